@@ -61,8 +61,7 @@ class Gate:
     address with `?token=…` is answered with a cookie and the same address without it, so that links of the app do not
     hand it on. Streamlit's statistics are 404 for everybody.
 
-    names: lower case, without port. token: None on an address of this machine only, and where everybody is served.
-    """
+    names: lower case, without port. token: None on an address of this machine only, and where everybody is served."""
 
     def __init__(
         self, app: ASGIApp, *, names: Collection[str], any_ip: bool = False, token: str | None = None, cookie: str = ""

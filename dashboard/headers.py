@@ -31,10 +31,8 @@ POLICY = "; ".join(
 
 class LocalOnlyHeaders:
     """ASGI middleware. A page cannot make the browser call another server, whatever text it shows.
-
     The pages also name plotly's code and our typeface in a `Link` header, so that the browser loads them while the
-    first script run is under way instead of after it. framed_by: whose pages may show the app inside them.
-    """
+    first script run is under way instead of after it. framed_by: whose pages may show the app inside them."""
 
     def __init__(self, app: ASGIApp, *, framed_by: str = "'none'") -> None:
         self.app, self.policy = app, POLICY + framed_by

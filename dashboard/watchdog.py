@@ -107,9 +107,7 @@ class Watchdog:
 
 class Health:
     """ASGI middleware: 503 with the reason, where pages cannot be made; else what Streamlit says.
-
-    One page that waits for good keeps no browser out: their own question (marked by them) is whether to connect.
-    """
+    One page that waits for good keeps no browser out: their own question (marked by them) is whether to connect."""
 
     def __init__(self, app: ASGIApp, *, watchdog: Watchdog) -> None:
         self.app, self.watchdog = app, watchdog

@@ -1,7 +1,6 @@
 """Scores, masks, interventions and their evaluation, for neuron rows of decoder-only language models.
 
-The names below are the Python API. They load on first use, so that `import engine` stays light.
-"""
+The names below are the Python API. They load on first use, so that `import engine` stays light."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

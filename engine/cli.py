@@ -13,8 +13,7 @@ from engine.commands.common import as_json, err, only_run, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
 from engine.records.environment import check_threads, installed_version
-from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_panic
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_out_of_memory, is_panic
 from engine.records.terminal import one_line, patient_log
 from engine.results import damage
 from engine.selectors.base import REGISTRY
@@ -26,11 +25,8 @@ _STOPPED = "stopped; what was finished is kept, the same command goes on from th
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands.
-
-    only: the one that will be run, so that of the others no more than name and line of help is there and none of their
-    modules is loaded; "" for none.
-    """
+    """The parser of all commands. only: the one that will be run; of the others no more than name and line of help is
+    there, and no module is loaded; "" for none."""
     parser = _Parser(
         prog="selector-audit",
         description="Does this attribution score really find the rows of a language model that matter? "

@@ -20,8 +20,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from engine.models.experts import gated_experts, has_experts
-from engine.models.gated_mlps import gated_mlps
-from engine.models.heads import attentions
+from engine.models.links import attentions, gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.models.skeletons import quiet
@@ -97,7 +96,7 @@ def about(name: str, model: Any) -> Family:
     sketch = LoadedModel(model, None, rows, name, None, "", "", "", "float32", "cpu")
     left_out = impossible(sketch, BUILT_IN)
     neurons = any(True for _ in chain(gated_mlps(model), gated_experts(model)))
-    heads = bool(attentions(model, rows).attentions)
+    heads = bool(attentions(model, rows)[0])
     return Family(name, "", frozenset(BUILT_IN) - left_out.keys(), neurons, heads, has_experts(model))
 
 

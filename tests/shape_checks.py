@@ -56,8 +56,8 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "token_nll": {"logits": "Float B T V", "targets": "Int64 B T", "return": "Float32 B T"},
     },
     "engine.measures.divergence": {"token_kl": {"before": "Float T V", "after": "Float T V", "return": "Float64 T"}},
-    "engine.measures.states": {"block_states": {"return": "Float64 n L d"}},
     "engine.measures.condition": {
+        "block_states": {"return": "Float64 n L d"},
         "principal_direction": {"positive": "Float n d", "negative": "Float n d", "return": "Float64 d"},
         "similarity": {"states": "Float n d", "direction": "Float d", "return": "Float64 n"},
     },

@@ -13,7 +13,7 @@ import torch
 from harness import cycles, kills, load
 from same_bits import assert_same_bits, bits
 
-from engine.interventions.saved_rows import SavedRows
+from engine.interventions.in_weights import SavedRows
 from engine.models.loading import LoadedModel
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 import pytest
 
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.measures.base import TokenMeasure
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel

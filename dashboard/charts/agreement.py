@@ -56,9 +56,7 @@ def triangles(
     attention: Pairs, mlp: Pairs, selectors: Sequence[str], rate: float, *, above_chance: bool = False
 ) -> go.Figure:
     """Jaccard of LeRF masks: attention above the diagonal, MLP below it.
-
-    above_chance: the Jaccard less that of random masks of the same sizes.
-    """
+    above_chance: the Jaccard less that of random masks of the same sizes."""
     values: list[list[Cell]] = []
     hover: list[list[str]] = []
     for i, row in enumerate(selectors):

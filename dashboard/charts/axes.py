@@ -28,9 +28,7 @@ def intervals(
     rows: Iterable[Sequence[float | None]], *, thickness: float = 1, width: float = 4, colour: str | None = None
 ) -> dict[str, Any]:
     """Bars from every value to both ends of its interval; no bar where one of the three is no finite number.
-
-    rows: (value, low, high) of every mark, in one unit.
-    """
+    rows: (value, low, high) of every mark, in one unit."""
     lengths = [
         (value - low, high - value) if is_finite(value) and is_finite(low) and is_finite(high) else None
         for value, low, high in rows

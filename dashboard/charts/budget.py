@@ -27,10 +27,8 @@ def finding(table: pl.DataFrame) -> str:
 
 def budgets(table: pl.DataFrame) -> go.Figure:
     """One line per selector, the largest LeRF budget first; rows in a logarithmic scale of their share.
-
     table: `budget` of one model. Bars: the interval over blocks of text, of several seeds from the least to the
-    greatest end. Triangles to the right: at least so much was within the limit; to the left: not one row.
-    """
+    greatest end. Triangles to the right: at least so much was within the limit; to the left: not one row."""
     by_order = {order: removal_budgets(table, order) for order in _FIRST}
     names = list(by_order["lerf"])
     low = min((one.share for found in by_order.values() for one in found.values() if one.share > 0), default=0.001)

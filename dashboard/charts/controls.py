@@ -41,8 +41,7 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
 
     controls: one order and rate of `controls.parquet`. Seeds: the mark is their mean NLL, the thin line their
     range. A reference of the same size is, for a control that removes the rate's rows, consensus2 at the rate.
-    What has no finite mean has no mark.
-    """
+    What has no finite mean has no mark."""
     own = controls.filter(pl.col("size_matched_to").is_null())
     names = in_control_order(own["control"].to_list())
     figure, heights = go.Figure(), []

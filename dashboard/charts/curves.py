@@ -26,12 +26,7 @@ ORDER_HEADINGS = {
 
 
 def curves(
-    drawn: pl.DataFrame,
-    order: str,
-    *,
-    baseline: float | None,
-    relative: bool = False,
-    saturated: float | None = None,
+    drawn: pl.DataFrame, order: str, *, baseline: float | None, relative: bool = False, saturated: float | None = None
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
@@ -39,8 +34,7 @@ def curves(
     nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
-    stands in order in a zone over it.
-    """
+    stands in order in a zone over it."""
     shift = subtracted(baseline, relative)
     rows = drawn.filter(order=order) if shift is not None else drawn.clear()
     base = shift or 0.0
@@ -170,9 +164,7 @@ def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any
 
 def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, spread: bool = False) -> float:
     """Puts what lies above the y axis into a band over it, in place; returns the upper end of the new range.
-
-    spread: in order of height, without error bars; else all in its middle.
-    """
+    spread: in order of height, without error bars; else all in its middle."""
     low, high = figure.layout.yaxis.range
     above = [value for trace in figure.data for value in trace.y or () if value is not None and value > high]
     room = (_ZONE if spread else _BAND) * (high - low)
@@ -203,9 +195,7 @@ def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, sp
 
 def gap(gap_rows: pl.DataFrame) -> go.Figure:
     """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
-
-    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`.
-    """
+    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`."""
     figure = go.Figure()
     for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
         rows = gap_rows.filter(pl.col("selector") == selector)

@@ -15,10 +15,8 @@ MOST_DRAWN = (-1.0, 2.0)  # of an interval of a share
 
 def shares(specific: pl.DataFrame) -> go.Figure:
     """The share of the advantage over random that depths explain, with its interval; 100%: all of it.
-
     specific: one order and rate of the table. Selectors without a clear advantage have no share and no mark. An
-    advantage that is hardly clear leaves the share open over any range: a bar is cut at -100% and 200%.
-    """
+    advantage that is hardly clear leaves the share open over any range: a bar is cut at -100% and 200%."""
     columns = ("depth_share", "depth_share_low", "depth_share_high")
     known = specific.drop_nulls(columns)
     values, ends = known["depth_share"].to_list(), [*known["depth_share_low"], *known["depth_share_high"]]

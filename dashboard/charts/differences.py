@@ -27,8 +27,7 @@ def over_seeds(
     kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
     Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
     two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the
-    model. draw_sweep: the calibration text's part.
-    """
+    model. draw_sweep: the calibration text's part."""
     part = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
     found, destroyed = {}, set()
     for key, lines in part.group_by("selector_a", "selector_b", maintain_order=True):

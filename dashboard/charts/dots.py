@@ -53,9 +53,7 @@ def by_selector(
     table: pl.DataFrame, dot: Callable[[dict[str, Any]], tuple[float | None, str, float | None, float | None]]
 ) -> tuple[go.Figure, list[str]]:
     """A figure with a line and a mark in its own look per selector, and the lines' names.
-
-    dot: of a row of the table its x, what the hover says below the name, and the ends of the interval.
-    """
+    dot: of a row of the table its x, what the hover says below the name, and the ends of the interval."""
     figure, titles = go.Figure(), list[str]()
     for place, row in enumerate(palette.sorted_by_selector(table).iter_rows(named=True)):
         look = palette.style(row["selector"])
@@ -76,9 +74,7 @@ def finished(
     bottom: int = 60, axis: Mapping[str, Any] | None = None,
 ) -> go.Figure:  # fmt: skip
     """Names beside the lines, the axis of the values, heading and height.
-
-    bottom: pixels below the plot; axis: what else plotly is to know of the axis.
-    """
+    bottom: pixels below the plot; axis: what else plotly is to know of the axis."""
     figure.update_xaxes(**axes.titled(title, **(axis or {})))
     figure.update_yaxes(**axes.places(labels), automargin=True)
     height = lines.TOP + bottom + row_px * max(len(labels), 2)

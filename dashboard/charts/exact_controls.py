@@ -23,10 +23,8 @@ def before_after(
     text: Callable[[float], str],
 ) -> go.Figure:
     """A line per selector. wide: `selector` and a column per rewrite.
-
     rewrites: column -> its name, at most four. unmoved: the value of a selector that stays the same, drawn as a line.
-    Values that are null or not finite have no mark.
-    """
+    Values that are null or not finite have no mark."""
     rows = list(palette.sorted_by_selector(wide).iter_rows(named=True))
     titles, colours = ([getattr(palette.style(row["selector"]), of) for row in rows] for of in ("title", "colour"))
     figure, seen = go.Figure(), [unmoved]

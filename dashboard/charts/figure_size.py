@@ -76,8 +76,7 @@ def stretchable(figure: go.Figure, top: float, *, low: bool = False) -> go.Figur
     at the lower edge and takes the room that it needs. In place.
 
     top: margin above the plot before the title was made longer. low: the window may leave little height, so that names
-    beside rows take one line each.
-    """
+    beside rows take one line each."""
     layout = figure.layout
     less = (layout.margin.t or 0) - max(top - _TITLE_ROOM_PX, _LEAST_TOP_PX)
     layout.margin.t = (layout.margin.t or 0) - less

@@ -17,10 +17,8 @@ _PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> pl.Series:
     """A column of texts, one of each value that is not null.
-
     Made by a loop of Python's. Inside an expression a thread of polars would wait for the interpreter, whose holder may
-    wait for that thread: two sessions stop the server for good.
-    """
+    wait for that thread: two sessions stop the server for good."""
     return pl.Series([None if value is None else text(value) for value in values], dtype=pl.String)
 
 

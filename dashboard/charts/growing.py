@@ -19,10 +19,8 @@ _MARGIN = 0.05  # of the axis of rates, at both ends
 
 def growing(so_far: Any) -> dict[str, go.Figure]:
     """Order -> its curves, of the selectors of which rows were removed; all over the same rates.
-
     so_far: as the progress of a run tells it (`engine.records.progress`), {"table", "columns", "rows"}; what is none is
-    no curve.
-    """
+    no curve."""
     try:
         about = {one.name: one.dtype for one in spec("sweep").columns}
         schema = {name: about[name] for name in so_far["columns"]}

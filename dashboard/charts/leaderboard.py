@@ -50,8 +50,7 @@ def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
     (`engine.stats.saturation`); no gap where both orders destroy it. validity, stability: the verdicts' words.
     draw_jaccard: overlap of masks from disjoint draws of calibration text; spearman: of scores from half the text with
     those from all of it (nested sizes). Null for whatever was not measured. gap_at_ceiling, harm_at_ceiling: does the
-    number rest on a published cell at a numerical ceiling, so that it only says more or less?
-    """
+    number rest on a published cell at a numerical ceiling, so that it only says more or less?"""
     parts = [_of(entry) for entry in entries]
     return pl.concat([pl.DataFrame(schema=SCHEMA), *parts])
 

@@ -27,8 +27,7 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     Names that would lie on each other are moved apart, by as little as that takes (least squares), with a stroke to
     their line. A figure stays as it is where it has no such lines, several plots, an axis of logarithms or dates, or
     more lines than there is room for.
-    size_px: of the names; for a figure whose type and margins have their final sizes.
-    """
+    size_px: of the names; for a figure whose type and margins have their final sizes."""
     ends = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
     large = size_px >= _LARGE_PX
     gap = _LINE * size_px / (LEAST_STAGE_PX if large else LEAST_PLOT_PX)

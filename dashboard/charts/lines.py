@@ -49,10 +49,8 @@ def lines(
     height: int = HEIGHT,
 ) -> go.Figure:
     """Lines in every selector's own colour, dash and symbol. Values that are null or not finite leave a gap.
-
     frame: column `selector`, those of the axes, `error` (in the unit of y, drawn as bars). below: under the heading.
-    hover: text of one row. reference: height and name of a dotted line.
-    """
+    hover: text of one row. reference: height and name of a dotted line."""
     figure, heights = go.Figure(), []
     for selector in palette.in_order(frame["selector"].unique().to_list()):
         look = palette.style(selector)

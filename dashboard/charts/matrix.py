@@ -38,8 +38,7 @@ def matrix(
     value its colour shows, within `span`; one function for all rows or one for each.
     corner: titles of the column and the row axis.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
-    [row, column, hover text].
-    """
+    [row, column, hover text]."""
     shown = [[_drawn(value) for value in line] for line in values]
 
     low, high = span

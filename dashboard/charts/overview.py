@@ -18,10 +18,8 @@ RATE = Thresholds().rate
 
 def over_models(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """LeRF at `RATE` over models. sweeps: label -> (curves, model).
-
     Columns: label, selector, nll, error (`series.whole_error`), printed, destroyed, unmasked_nll; models that were not
-    measured at `RATE` are left out.
-    """
+    measured at `RATE` are left out."""
     parts = []
     for label, (curves, model) in sweeps.items():
         points = series.points(curves, model, curves["selector"].unique().to_list(), ["lerf"], (RATE, RATE))
@@ -38,9 +36,7 @@ def over_models(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 def snapshot(table: pl.DataFrame, below: str) -> go.Figure:
     """LeRF perplexity at one rate, a line per model and a column per selector (`over_models`), the unmasked model last.
-
-    Colours are places within a line: heights of different models do not compare.
-    """
+    Colours are places within a line: heights of different models do not compare."""
     labels = table["label"].unique(maintain_order=True).to_list()
     selectors = palette.in_order(table["selector"].to_list())
     rows = {(row["label"], row["selector"]): row for row in table.iter_rows(named=True)}

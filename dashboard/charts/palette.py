@@ -3,8 +3,7 @@
 The colours have a contrast of at least 3:1 on white and on the dark background, and stay apart for
 people who see fewer colours (checked by a test with the model of Machado et al. 2009): the nine that the shipped
 results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. Lines that are no
-selector are dotted, so no selector owns that dash.
-"""
+selector are dotted, so no selector owns that dash."""
 
 from __future__ import annotations
 

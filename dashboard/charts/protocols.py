@@ -17,9 +17,7 @@ Row = Mapping[str, Any]
 
 def shares(claims: pl.DataFrame) -> tuple[list[str], dict[tuple[str, str], tuple[int, int]]]:
     """The selectors in the usual order, and of (a, b) how many protocols put a before b, and of how many.
-
-    claims: `protocols_claims`.
-    """
+    claims: `protocols_claims`."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for row in claims.iter_rows(named=True):
         a, b, of = row["selector_a"], row["selector_b"], row["protocols"]

@@ -45,9 +45,7 @@ def damage(row: Row) -> str:
 
 def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
     """Every way's refusal of risk and of harmless prompts with 95% intervals; the unedited model dotted.
-
-    rows: of `final`. What each costs stands under its name.
-    """
+    rows: of `final`. What each costs stands under its name."""
     found = list(rows.iter_rows(named=True))
     figure = go.Figure()
     for side, name, colour, symbol, shift in _SIDES:

@@ -32,8 +32,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
 
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
     ring. The selector whose edits refuse most risk prompts, in the mean of the domains, stands first. customdata of
-    what is there after an edit: [cell id, hover text].
-    """
+    what is there after an edit: [cell id, hover text]."""
     domains = points["domain"].unique(maintain_order=True).to_list()
     order = strongest_first(points)
     columns = min(COLUMNS, len(domains))

@@ -43,9 +43,7 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
 
 def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     """Malign refusal of the edit beside random masks with as many rows: one mark per seed, or mean and largest.
-
-    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, None where only the summary is known.
-    """
+    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, None where only the summary is known."""
     figure = go.Figure()
     names = ["The edit"]
     real = (point["edited_malign"], point.get("edited_malign_low"), point.get("edited_malign_high"))
@@ -76,9 +74,7 @@ def _control_marks(point: Row, seeds: pl.DataFrame | None, kind: str, prefix: st
 
 def composed(table: pl.DataFrame, kind: str) -> go.Figure:
     """Rates of masks from one and from several domains, on the prompts of each domain.
-
-    table: one selector of `composed`. kind: `malign` or `benign`.
-    """
+    table: one selector of `composed`. kind: `malign` or `benign`."""
     masks = table["mask_domain"].unique(maintain_order=True).to_list()
     domains = table["evaluated_domain"].unique(maintain_order=True).to_list()
     figure = go.Figure()

@@ -13,9 +13,7 @@ _DRAW = "#C61620"
 
 def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
     """Malign refusal of the edit, of every draw, and where a further draw would lie.
-
-    line: a row of `specificity`. draws: its rows of `refusal_draws`.
-    """
+    line: a row of `specificity`. draws: its rows of `refusal_draws`."""
     figure = go.Figure()
     the_edit = dots.Dot(0, line["edited_malign"], f"the edit: {percent(line['edited_malign'])}")
     dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)

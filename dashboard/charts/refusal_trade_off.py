@@ -19,8 +19,7 @@ def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_l
 
     cells: rows of `refusal_values.cells` with rates, of one selector and domain; unedited: the model's own. The line
     joins the frontier: no filled mark to the left of it is as high. The operating point and the `chosen` cell have a
-    ring and Wilson's intervals. customdata of every edit: [cell id, hover text].
-    """
+    ring and Wilson's intervals. customdata of every edit: [cell id, hover text]."""
     figure = go.Figure()
     cells, unedited = _placed(cells), _placed(unedited)
     look = palette.style(cells["selector"][0])

@@ -25,8 +25,7 @@ def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFra
 
     Columns: PLACE, rows_removed, malign, malign_n, malign_low, malign_high, the same of benign, nll, feasible,
     point (an operating point), rescue, id. Without a sweep the operating points alone, with their held-out rates.
-    Null rates: above the perplexity cap, where no replies were written.
-    """
+    Null rates: above the perplexity cap, where no replies were written."""
     if sweep is None:
         if points is None:
             raise InputError("there is neither a grid nor an operating point; run `selector-audit refusal sweep`")
@@ -125,10 +124,8 @@ def rate_changes(
     cell: Row, before: Row | None, point: Row | None, transfer: pl.DataFrame | None, *, published: bool
 ) -> list[RateChange]:
     """What the edit does to every set of prompts, (rate, low, high) each.
-
     cell, before: rows of `cells`. point: the row of `operating_points` of this cell, if it is one. published:
-    the printed cells were measured on the very prompts of the operating points, so that these are not told twice.
-    """
+    the printed cells were measured on the very prompts of the operating points, so that these are not told twice."""
     found = []
     if point is None or not published:
         for kind in ("malign", "benign"):

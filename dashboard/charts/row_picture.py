@@ -1,7 +1,6 @@
 """A model's rows as pixels: blocks side by side, in each its projections one below the other; large models in groups.
 
-A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection.
-"""
+A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection."""
 
 from __future__ import annotations
 
@@ -21,10 +20,8 @@ _APART = 24  # a block with more parts than this (experts) has no line of its ow
 @dataclass(frozen=True)
 class Part:
     """Contiguous rows of one projection of one block.
-
     left: column of the picture where the block begins. offset: place of the part's first pixel among the block's, which
-    fill lines of `Picture.wide` pixels.
-    """
+    fill lines of `Picture.wide` pixels."""
 
     block: int
     projection: str

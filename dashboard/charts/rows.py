@@ -30,8 +30,7 @@ def cells(
     frame: columns block, projection, rows, value, ...
 
     kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
-    are places among all cells: real models have single cells far above the rest. outlined: cells with a frame.
-    """
+    are places among all cells: real models have single cells far above the rest. outlined: cells with a frame."""
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
     table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
     values = [[None if row is None else row["value"] for row in line] for line in table]

@@ -27,8 +27,7 @@ def points(
     Columns: selector, order, rate, nll, error (nats, null if unknown), window_error (the standard error over windows,
     its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is destroyed
     (`engine.stats.saturation`), beyond which nothing is better or worse; destroyed: is it above that. Where the frame
-    does not know the limit, nothing is destroyed.
-    """
+    does not know the limit, nothing is destroyed."""
     low, high = rates
     if "saturated_above" not in frame.columns:
         frame = frame.with_columns(saturated_above=pl.lit(None, pl.Float64))
@@ -74,8 +73,7 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
     Columns: selector, rate, nll_lerf, nll_morf, error (of log_gap, with the two orders' errors taken as independent;
     null where one is not known), log_gap = nll_morf - nll_lerf (nats), gap (text of PPL_MoRF - PPL_LeRF, which as a
     number could overflow), at_ceiling: is one of the two at a published table's numerical ceiling, counted_gap: log_gap
-    of losses up to where the model is destroyed, null where both are. Rows with one order only are left out.
-    """
+    of losses up to where the model is destroyed, null where both are. Rows with one order only are left out."""
     lerf, morf = (
         curve_points.filter(order=order).select(
             "selector",

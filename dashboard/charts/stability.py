@@ -18,8 +18,7 @@ def quadrant(verdicts: pl.DataFrame, stable: str, stable_from: float, limits: Th
 
     stable: the column of the stability, `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`, and its
     limit. Upwards goes what decides most verdicts: less harm of the lowest scores, as a share of random rows'; where
-    nobody knows it (published tables), the log gap in nats.
-    """
+    nobody knows it (published tables), the log gap in nats."""
     figure = go.Figure()
     known = "damage" in verdicts.columns and verdicts["damage"].is_finite().any()
     column, limit = ("damage", limits.invalid_damage) if known else ("log_gap", limits.log_gap)
@@ -63,9 +62,7 @@ _HOVERED = (
 
 def between_draws(draws: pl.DataFrame, limit: float, *, heading: str) -> go.Figure:
     """A mark per selector: Jaccard of masks between disjoint draws, the mean of all pairs with their range.
-
-    draws: one rate of the table `draws`. Selectors whose overlap is not defined are not drawn.
-    """
+    draws: one rate of the table `draws`. Selectors whose overlap is not defined are not drawn."""
 
     def dot(row: dict[str, Any]) -> tuple[float, str, float, float]:
         value, least, most = row["jaccard"], row["jaccard_min"], row["jaccard_max"]

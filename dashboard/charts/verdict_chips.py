@@ -55,10 +55,8 @@ class Line:
 
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
     """One per selector of `verdicts` (in today's words), in the order used everywhere.
-
     invariance: the table `invariance_verdicts`; None where it was not measured. Robust: the ranking stays the same when
-    the weights are rewritten and every logit keeps its bits.
-    """
+    the weights are rewritten and every logit keeps its bits."""
     rows = {row["selector"]: row for row in verdicts.iter_rows(named=True)}
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
     there = palette.title(BASELINE) if BASELINE in rows else None

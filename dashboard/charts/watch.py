@@ -1,7 +1,6 @@
 """Watch it break: a model's rows as pixels, and what a removal order does to them, as data for the browser.
 
-Everything that moves is computed here once, so that the browser asks for nothing while it plays.
-"""
+Everything that moves is computed here once, so that the browser asks for nothing while it plays."""
 
 from __future__ import annotations
 
@@ -55,10 +54,8 @@ def steps(group: int) -> int:
 
 def places(scores: npt.ArrayLike, order: str, steps: int) -> npt.NDArray[np.uint16]:
     """For every row the step at which it goes: [N] uint16 in 0..steps-1.
-
     floor((k + 1/2) steps / N) for the row that goes as number k, from 0. After s whole steps, at the rate s / steps,
-    exactly the rows with smaller places are gone: N times the rate of them, to the nearest row, as masks have.
-    """
+    exactly the rows with smaller places are gone: N times the rate of them, to the nearest row, as masks have."""
     ranked = removal_order(scores, order)
     found = np.empty(ranked.size, dtype=np.uint16)
     found[ranked] = (2 * np.arange(ranked.size, dtype=np.int64) + 1) * steps // (2 * max(1, ranked.size))

@@ -96,7 +96,7 @@ def _plug_ins() -> list[str]:
 def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
     from engine.edits.contrasts import refusal_mask
-    from engine.edits.from_files import edit_from_contrast
+    from engine.edits.mask_files import edit_from_contrast
     from engine.edits.masks import removed_rows
 
     if edit.mode == "language model" and edit.run:

@@ -20,7 +20,7 @@ def of_run(model_id: str) -> str:
     """
     if model_id not in live.POOL:
         return "The model is loaded first."
-    from engine.run.pace import told
+    from engine.run.runner import told
     from engine.studies.refusal.effect import REPLY_TOKENS, WINDOW_TOKENS, WINDOWS, shipped_prompts
 
     read = 1.5 * REPLY_TOKENS * sum(map(len, shipped_prompts().values()))  # with the prompts' own tokens

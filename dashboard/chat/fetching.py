@@ -19,8 +19,7 @@ from dashboard.chat.downloads import Download
 from dashboard.show import layout
 from dashboard.state import access, shipped
 from engine.models.transfers import size_text
-from engine.records.errors import InputError
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator

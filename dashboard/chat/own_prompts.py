@@ -21,7 +21,7 @@ def limit_of(entry: Entry) -> float | None:
     ones, and 3 of the 5 `GENERAL_QUESTIONS`."""
     import numpy as np
 
-    from engine.measures.prompt_likelihood import prompt_log_probabilities
+    from engine.measures.fluency import prompt_log_probabilities
 
     if not entry.prompt_limit:
         prompts = shipped.own_prompts(entry.loaded.id)
@@ -33,7 +33,7 @@ def limit_of(entry: Entry) -> float | None:
 
 def unlike(entry: Entry, prompt: str) -> str:
     """That a prompt is less likely than the limit, in words; "" where it is not, or where there is none."""
-    from engine.measures.prompt_likelihood import prompt_log_probabilities
+    from engine.measures.fluency import prompt_log_probabilities
 
     limit = limit_of(entry)
     if limit is None:

@@ -1,8 +1,7 @@
 """A run as one self-contained HTML file: protocol, verdicts, figures, numbers, provenance. Opens without a network.
 
 `report.html.jinja` says what stands there, section by section; what was not measured is named with its command.
-Everything from files is escaped.
-"""
+Everything from files is escaped."""
 
 from __future__ import annotations
 
@@ -25,9 +24,8 @@ from dashboard.charts.task_titles import task_title
 from dashboard.state import results
 from engine.data.window_starts import start_in_words
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import read_manifest, shortfalls
 from engine.records.model_names import model_name, model_to_type
-from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of, with_domain_names
 from engine.stats.table_estimates import has_blocks, log_gaps
@@ -85,10 +83,8 @@ class Run:
 
 def build(folders: Sequence[Path]) -> str:
     """The report on one or several runs.
-
     Errors: InputError for a folder without a sweep or with no number in it, for a damaged one, and for tables that
-    are each what their names say and yet cannot be of one run.
-    """
+    are each what their names say and yet cannot be of one run."""
     try:
         return _built(folders)
     except InputError:
@@ -182,8 +178,7 @@ def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFr
 
 def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
     """Columns selector, rate, log_gap, stderr, low, high: means over seeds, with what the draw of the seed and, where
-    it was measured, that of the calibration text add to the error.
-    """
+    it was measured, that of the calibration text add to the error."""
     gaps = log_gaps(gap, draw_sweep)
     lines = [(*where, one.value, one.stderr, one.low, one.high) for where, one in gaps.items()]
     numbers = dict.fromkeys(("rate", "log_gap", "stderr", "low", "high"), pl.Float64)

@@ -14,9 +14,7 @@ LINES = 10_000  # of a table that are sent to the browser
 
 def table(frame: pl.DataFrame, title: str, columns: pl.DataFrame) -> None:
     """The values, each column with its meaning as help, and the list of the columns below.
-
-    columns: as `columns_of` gives them; empty where nothing is known about them.
-    """
+    columns: as `columns_of` gives them; empty where nothing is known about them."""
     helps = {
         name: st.column_config.Column(help=f"{meaning}{f' ({unit})' if unit else ''}")
         for name, unit, meaning in columns.select("Column", "Unit", "Meaning").iter_rows()

@@ -14,9 +14,7 @@ _SAID = "estimates"  # session state: what was asked about -> what was found
 
 def estimated(key: str, of: Hashable, find: Callable[[], str], *, at_once: bool = False, possible: bool = True) -> None:
     """The estimate of `of`, by `find`, which may take seconds. at_once: without the button `key`.
-
-    Errors: those of `find`, remembered as well.
-    """
+    Errors: those of `find`, remembered as well."""
     said: dict[Hashable, str | InputError] = st.session_state.setdefault(_SAID, {})
     asked = at_once or st.button(
         "Estimate", key=key, icon=":material/timer:", disabled=not possible,

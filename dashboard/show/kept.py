@@ -3,8 +3,7 @@
 Streamlit forgets a page's widgets when it is left. `selection` makes a `Setting` for each of its widgets: it starts
 the widget (`start`) and notes its value, in each run (`note`) and as soon as it changes (`changed`, the widget's
 `on_change`): who chooses something and leaves at once stops the run before it comes to the widget. (Two requests that
-reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)
-"""
+reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)"""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class Setting:
 
     key: of the widget; offered: whether it can be at a value; default: where it stands when nobody chose anything.
     shared: the name under which other pages' widgets start with what was chosen here, None = it stays on this page.
-    seen: what the page makes of the widget's own value.
-    """
+    seen: what the page makes of the widget's own value."""
 
     key: str
     offered: Callable[[Any], bool]
@@ -64,10 +62,8 @@ class Setting:
 
     def note(self, value: Any) -> None:
         """Remembers a run's value.
-
         In the one script run that the browser's Back or Forward starts, Streamlit gives widgets what is left of the
-        address instead, so that another run is needed.
-        """
+        address instead, so that another run is needed."""
         if self.shared is not None:
             self._share(self.shared, value)
         if self._wanted is not None and value != self._wanted and _by_history():
@@ -110,9 +106,7 @@ class Setting:
 
     def _share(self, name: str, value: Any) -> None:
         """A default that nobody chose is no choice, and other pages have other ones.
-
-        A page that does not offer what was chosen elsewhere does not make it forgotten.
-        """
+        A page that does not offer what was chosen elsewhere does not make it forgotten."""
         kept = st.session_state[_KEPT]
         before, _ = kept.get(name, (None, None))
         if (before is not None and self.offered(before)) or value != self.default:

@@ -30,8 +30,7 @@ def heading(title: str, line: str = "") -> DeltaGenerator:
     that has no line of its own.
 
     Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
-    (frame.css), so whatever else the page has stands below it.
-    """
+    (frame.css), so whatever else the page has stands below it."""
     stage = st.container(key="stage")
     with stage, st.container(horizontal=True, vertical_alignment="center", gap="medium", key="heading"):
         st.title(title, anchor=False, width="content")
@@ -75,8 +74,7 @@ def section(title: str, anchor: str | Literal[False] = False) -> None:
 
 def plain(text: str) -> str:
     """Text that markdown shows as it is: file names, errors and models' names may hold anything, also what is no
-    Unicode, which becomes question marks.
-    """
+    Unicode, which becomes question marks."""
     return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, _unicode(text)))
 
 
@@ -124,9 +122,7 @@ def told() -> Iterator[None]:
 @contextmanager
 def survived() -> Iterator[None]:
     """Whatever a page cannot draw becomes one line on it, and its traceback goes to the log of the server.
-
-    Tables that are each what their names say may still not go together, in more ways than can be listed.
-    """
+    Tables that are each what their names say may still not go together, in more ways than can be listed."""
     try:
         yield
     except FragmentHandledException:  # the part of the page says so itself

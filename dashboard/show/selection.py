@@ -1,8 +1,7 @@
 """Widgets whose state is in the URL, so that a copied link shows the same page.
 
 Streamlit writes a bound widget's value into the address under its key, in the words the page shows, and
-drops what is at its default. Keys are therefore part of shared links and are never renamed.
-"""
+drops what is at its default. Keys are therefore part of shared links and are never renamed."""
 
 from __future__ import annotations
 
@@ -41,9 +40,7 @@ def choose(
     place: DeltaGenerator | None = None,
 ) -> Option:
     """One of many, in a list that opens. keep: other pages with the same key start with what was chosen here.
-
-    place: where it stands, None = at the place of the call.
-    """
+    place: where it stands, None = at the place of the call."""
     index = list(options).index(default) if default is not None and default in options else 0
     setting = Setting(key, options.__contains__, options[index], shared=key if keep else None)
     setting.start()  # before what it may have dropped
@@ -89,9 +86,7 @@ def _any(_: object) -> bool:
 
 def choose_several(label: str, options: Sequence[str], key: str, *, title: Callable[[str], str] = str) -> list[str]:
     """Any of many; all at first. Another page or source with this key starts with the same choice, as far as it has it.
-
-    All stays all, also where there are more to choose from.
-    """
+    All stays all, also where there are more to choose from."""
     several = Several(key, options)
     several.start()
     chosen = st.pills(
@@ -205,9 +200,7 @@ def text(
 
 def prompt(label: str, key: str, limit: int, *, height: int = 80, placeholder: str | None = None) -> str:
     """Text of at most `limit` characters; empty, and a line that says why, where there is more.
-
-    Streamlit's own limit ignores what is pasted beyond it without a word.
-    """
+    Streamlit's own limit ignores what is pasted beyond it without a word."""
     setting = Setting(key, _any, "")
     value = str(_kept(setting, st.text_area, label, "", height=height, placeholder=placeholder))
     if len(value) <= limit:

@@ -36,8 +36,7 @@ def show(
 
     clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the
     figure chooses the points in its box. finding: a sentence in the place of the title; below: how to read the figure,
-    None for what stands there. hero: in the place of the page's first figure, with both above it on the page.
-    """
+    None for what stands there. hero: in the place of the page's first figure, with both above it on the page."""
     top = figure.layout.margin.t or 0
     staged = stage.on()
     if finding:
@@ -83,9 +82,7 @@ def clicked(key: str) -> list[dict[str, Any]]:
 
 def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
     """Ends a page: link, downloads of `frame` (what is shown, exact), figures for papers, `lines` of small print.
-
-    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download.
-    """
+    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="page-end"):
         with st.popover("Copy link", icon=":material/link:"):
             st.caption("This page with everything chosen on it; the button in the corner copies it.")

@@ -72,10 +72,8 @@ def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
 
 def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, *, measure: bool = True) -> Path:
     """The site of these runs in `out`, which is new or holds an earlier one; its first page.
-
     measure: edits whose effect the shipped record lacks are measured first; else they are not offered. Errors:
-    InputError as `check_site`, and for results that cannot be read.
-    """
+    InputError as `check_site`, and for results that cannot be read."""
     check_site(out)
     record = effects.recorded()
     if measure:

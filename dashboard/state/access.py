@@ -1,7 +1,6 @@
 """What people who open the app may do: on this machine all of it, from others what touches no disk and starts no run.
 
-Asked where things happen, not only where a page offers them: what a browser sends is its own.
-"""
+Asked where things happen, not only where a page offers them: what a browser sends is its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Compare: models and runs that are looked at together, whatever page is open. Part of the address.
 
-It stands in the sidebar of every page; what compares models, compares those chosen there.
-"""
+It stands in the sidebar of every page; what compares models, compares those chosen there."""
 
 from __future__ import annotations
 

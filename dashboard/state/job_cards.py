@@ -52,8 +52,7 @@ def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> Non
     as it is; when the last one has ended the page is drawn again.
 
     key: of this list on its page, so that a job may stand in two. here: the path of the page that its results belong
-    to, None for the one that shows such results.
-    """
+    to, None for the one that shows such results."""
     # Polling stops with the last job: an idle page asks for nothing.
     polled = any(job.active for job in found)
     st.fragment(_draw, run_every=POLL_S if polled else None)(tuple(found), key, here, polled)
@@ -111,9 +110,7 @@ def _curves(job: jobs.Job, key: str) -> None:
 
 def told(progress: dict[str, Any] | None) -> tuple[float, str]:
     """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
-
-    progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what.
-    """
+    progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what."""
     if progress is None or not progress.get("total"):
         part = _part(progress or {})
         return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"

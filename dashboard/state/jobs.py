@@ -2,8 +2,7 @@
 
 A job is the same command that a person would type; it lives in the server process, so that a page that is
 reloaded or closed changes nothing. What it has measured is in the store, so that the same job started again
-goes on from there.
-"""
+goes on from there."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class Request:
     """What to run. words: the command, as ("analyze", "demo", "sweep"); the model is the word at `model_at`, or where
     this is None the last word is a file of replies (`refusal judge`).
 
-    options: further ones with their values, as (("--samples", "32"),); those without a value are left out.
-    """
+    options: further ones with their values, as (("--samples", "32"),); those without a value are left out."""
 
     words: tuple[str, ...]
     folder: Path

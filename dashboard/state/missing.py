@@ -21,9 +21,7 @@ _ASKED = "compute-asked"  # session state: the key of the table that is asked ab
 
 def offer(folder: Path, stem: str) -> None:
     """The button, then the run with its estimate, then its progress; once on a page for each run that makes tables.
-
-    Nothing where the app may start no run, and for a table that no run makes.
-    """
+    Nothing where the app may start no run, and for a table that no run makes."""
     if access.limited():
         return
     try:

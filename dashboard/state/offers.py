@@ -26,9 +26,7 @@ class Offer:
 
 def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
     """Everything readable by name, this source's models first. What cannot be read is not offered.
-
-    kind, curves, folder: of the source that the page shows (folder None: the paper).
-    """
+    kind, curves, folder: of the source that the page shows (folder None: the paper)."""
     found, folders = {kind: curves}, {kind: folder, sources.PAPER: None, **shipped.folders()}
     for name, of in folders.items():
         if name not in found:

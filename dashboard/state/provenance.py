@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.data.window_starts import start_in_words
+from engine.records.manifest import shortfalls
 from engine.records.model_names import model_name
-from engine.records.shortfalls import shortfalls
 
 
 def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:

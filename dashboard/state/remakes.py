@@ -51,10 +51,8 @@ def possible(folder: Path, stem: str) -> bool:
 
 def remake(folder: Path, stem: str, texts: Sequence[Path] = ()) -> Remake:
     """The run. It goes into the folder itself, of the shipped results into a run of one's own beside the others.
-
     texts: files and folders that the rest was made of, found by their names, where these are no corpus's.
-    Errors: InputError for a table that no run makes, a broken manifest, and a text that is not among `texts`.
-    """
+    Errors: InputError for a table that no run makes, a broken manifest, and a text that is not among `texts`."""
     if not possible(folder, stem):
         raise InputError(f"no run that can be started here makes {stem}; its command is told above")
     manifest = read_manifest(folder)

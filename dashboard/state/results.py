@@ -2,8 +2,7 @@
 or that holds the values of one model of the paper.
 
 Everything is cached by the files' time stamps, sizes and inodes. What cannot be read is an `InputError` whose one
-line says what to do.
-"""
+line says what to do."""
 
 from __future__ import annotations
 
@@ -120,9 +119,7 @@ def folder_of(text: str) -> Path:
 
 def find_runs(folder: Path) -> list[Path]:
     """Folders that hold tables, `folder` itself or up to three levels below, by name.
-
-    An `InputError` where `folder` is missing or holds none.
-    """
+    An `InputError` where `folder` is missing or holds none."""
     tables = below(folder, "*.parquet", "selector-audit sweep MODEL")
     found = {path.parent for path in tables if _is_result(path.stem)}
     found = {run for run in found if (run / "manifest.json").is_file() or not (run / JUDGED).is_file()}
@@ -133,10 +130,8 @@ def find_runs(folder: Path) -> list[Path]:
 
 def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
     """Files of this name or kind in a folder and up to three levels below it; links that lead back are not followed.
-
     odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).
-    An `InputError` where there is no folder and a `command` is given that makes it.
-    """
+    An `InputError` where there is no folder and a `command` is given that makes it."""
     if command and not folder.is_dir():
         made = f"run `{command} --out {folder}`"
         raise InputError(f"there is no folder {folder}; {made} or give the folder of an earlier run")
@@ -181,9 +176,7 @@ def _manifest(folder: Path, _manifest_stamp: object) -> dict[str, Any]:
 
 def read_table(folder: Path, stem: str) -> Table:
     """The table `stem` of a results folder, through the gate of the registry of tables.
-
-    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file.
-    """
+    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file."""
     path = folder / f"{stem}.parquet"
     return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
 
@@ -194,11 +187,7 @@ def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: 
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
     learn_titles(entry)
-    return Table(
-        with_domain_names(frame),
-        describe_run(manifest, entry),
-        provenance.before_windows(manifest, entry),
-    )
+    return Table(with_domain_names(frame), describe_run(manifest, entry), provenance.before_windows(manifest, entry))
 
 
 def learn_titles(entry: dict[str, Any]) -> None:

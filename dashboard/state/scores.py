@@ -50,9 +50,7 @@ def _selectors_in(path: Path, _file_stamp: object) -> tuple[str, ...]:
 
 def read_scores(folder: Path, selector: str) -> npt.NDArray[np.float32]:
     """Scores of one selector [N], of a seeded one those of its first seed; the manifest's checksum fits.
-
-    Arrays are shared between callers. Errors: `InputError` for a missing or damaged file, an unknown selector.
-    """
+    Arrays are shared between callers. Errors: `InputError` for a missing or damaged file, an unknown selector."""
     path = folder / SCORES
     if not path.is_file():
         raise InputError(f"{folder} holds no {SCORES}; run `{results.remake(folder, results.ROWS)}` first")

@@ -58,9 +58,7 @@ class Source:
 
     def table(self, stem: str) -> pl.DataFrame:
         """The rows of this model, verdicts in today's words.
-
-        `InputError` where the table is missing, damaged or says nothing of the model.
-        """
+        `InputError` where the table is missing, damaged or says nothing of the model."""
         frame = self.all_models(stem).filter(pl.col("model") == self.model)
         if stem == "verdicts":
             frame = as_judged_now(frame)
@@ -93,10 +91,8 @@ def pick(
     bar: DeltaGenerator | None = None,
 ) -> Source | None:  # fmt: skip
     """The picker of a page that shows the tables `stems`, in `bar`, None = a bar of its own below the stage's heading.
-
     None where nothing can be shown; what to do is then on the page. "Paper" is offered where it printed one of
-    the tables; the first of them decides what a page opens on. says_nothing: of it; then not on the shipped model.
-    """
+    the tables; the first of them decides what a page opens on. says_nothing: of it; then not on the shipped model."""
     bar = bar or layout.bar(stage)
     with bar:
         chosen = kind(stems, says_nothing, paper=any(map(results.paper_folders, stems)))
@@ -151,9 +147,7 @@ def _folder(kind: str) -> Path | None:
 
 def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
     """One of the user's own runs: the folder to look in, and which one where `find` finds several in it.
-
-    The folder is the store's where the app is limited.
-    """
+    The folder is the store's where the app is limited."""
     about = f"A folder that {writer} wrote with --out, or one that holds such folders."
     default = str(results.store_results_dir())
     typed = default

@@ -1,8 +1,7 @@
 """Tabs that packages of their own bring to a page: one registration, or an entry point of `selector_audit.tabs`.
 
 @register_tab("smallest", page="believed", title="The smallest edit")
-def show(source: Source) -> pl.DataFrame: ...
-"""
+def show(source: Source) -> pl.DataFrame: ..."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
 
 if TYPE_CHECKING:
-    from engine.studies.preflight import Fit
+    from engine.studies.conduct import Fit
 
 _ALL = "all"
 
@@ -62,11 +62,11 @@ def run(args: argparse.Namespace) -> None:
     times = ((name, f"{seconds:.1f}") for name, seconds in report["done"].items())
     common.print_table("time spent, seconds (cells known before cost nothing)", ("analysis", "seconds"), times, texts=1)
     for name, reason in report["skipped"].items():
-        common.out.print(f"skipped {name}: {reason}", markup=False)
+        common.out.print(f"skipped {name}: {reason}")
     for name, answer in answers.items():
         if name != "sweep":  # whose curves are the command `sweep`'s to say
             common.say(answer.text)
-    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
+    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard")
 
 
 def measured(
@@ -74,8 +74,7 @@ def measured(
 ) -> tuple[Fit, Json, Path, dict[str, Answer]]:
     """Runs analyses. returns what can be done, the report of `run_studies`, the folder, and what each says."""
     from engine.studies.audit.inputs import AuditInputs
-    from engine.studies.conduct import run_studies
-    from engine.studies.preflight import fitting
+    from engine.studies.conduct import fitting, run_studies
 
     answers: dict[str, Answer] = {}
     with Store(args.store) as store:

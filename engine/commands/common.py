@@ -124,7 +124,7 @@ def sketch(args: argparse.Namespace) -> LoadedModel:
 def say_left_out(left_out: Mapping[str, str]) -> None:
     """Which selectors of a default this model does not allow."""
     for selector, reason in left_out.items():
-        err.print(f"left out {selector}: {reason}", markup=False, soft_wrap=True)
+        err.print(f"left out {selector}: {reason}", soft_wrap=True)
 
 
 def one_judge(name: str, device: str = "cpu") -> Judge:
@@ -141,8 +141,7 @@ def run_folder(name: str, store: Path | None = None) -> Path:
     """The finished run that a command was given: its folder or manifest, a model with results in the store, for `demo`
     else the shipped ones, or a data set of the hub that `push` made.
 
-    Errors: InputError for a data set that cannot be had; a folder without a manifest is left to its reader.
-    """
+    Errors: InputError for a data set that cannot be had; a folder without a manifest is left to its reader."""
     from engine.records.shipped import demo_dir
     from engine.run.hub_runs import fetch_run, is_address
 
@@ -219,10 +218,7 @@ def _plain(value: object) -> str | None:
 
 @contextmanager
 def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
-    """A bar on stderr with done, total, elapsed and remaining time, one line per stage; none with --json.
-
-    With --progress-file the same goes into that file.
-    """
+    """A bar on stderr, one line per stage; none with --json. With --progress-file the same goes into that file."""
     to_file = ProgressFile(args.progress_file) if args.progress_file else None
     if args.json:
         yield to_file
@@ -272,7 +268,7 @@ def say(text: Iterable[str | TextTable]) -> None:
     """Lines and tables on stdout."""
     for line in text:
         if isinstance(line, str):
-            out.print(line, markup=False, soft_wrap=True)
+            out.print(line)
         else:
             print_table(line.title, line.columns, line.rows, texts=line.texts)
 
@@ -310,7 +306,7 @@ def say_notes(folder: Path) -> list[str]:
     """What a reader of the folder's numbers has to know, on stderr; returned as well."""
     notes = notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else []
     for note in notes:
-        err.print(f"note: {note}", markup=False, soft_wrap=True)
+        err.print(f"note: {note}", soft_wrap=True)
     return notes
 
 

@@ -69,9 +69,9 @@ def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
     found = replication(folders, parse_rate(args.rate or RATE))
     if common.as_json(args, {name: getattr(found, name) for name in found.__dataclass_fields__}):
         return
-    common.out.print(f"{', '.join(found.models)}: {len(found.selectors)} selectors that all have", markup=False)
+    common.out.print(f"{', '.join(found.models)}: {len(found.selectors)} selectors that all have")
     for sentence in (*found.sentences, *found.notes):
-        common.out.print(sentence, markup=False)
+        common.out.print(sentence)
     for order in found.orders["order"]:
         wide = found.values.filter(order=order).pivot("model", index="selector", values="nll").sort(found.models[0])
         rows = ((name, *(_text(value) for value in values)) for name, *values in wide.iter_rows())
@@ -103,16 +103,16 @@ def _print_comparison(args: argparse.Namespace, folder: Path) -> None:
     answer = {"paper_model": found.model, **tables, "missing": found.missing, "departures": found.departures}
     if common.as_json(args, answer):
         return
-    common.out.print(f"{folder} beside the published {found.model}", markup=False)
+    common.out.print(f"{folder} beside the published {found.model}")
     for departure in found.departures:
-        common.out.print(f"measured otherwise: {departure}", markup=False)
+        common.out.print(f"measured otherwise: {departure}")
     if found.orders.height:
         common.out.print(_view("order of the selectors, pairs that the printed digits tell apart", found.orders))
     if found.signs.height:
         agreeing = found.signs["same_sign"].sum()
         common.out.print(f"sign of the validity gap: the same in {agreeing} of {found.signs.height} cells")
     for sentence in noise_sentences(found.cells):
-        common.out.print(sentence, markup=False)
+        common.out.print(sentence)
     tested = found.cells.filter(pl.col("z").is_not_null())
     if args.cells:
         _print_cells("every cell, worst first", found.cells)

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
 
 # Of a refusal plan: what the effect of one edit is measured with.
-MEASURED = (
-    "pairs",
-    "heldout_pairs",
-    "reply_tokens",
-    "batch_size",
-    "judge",
-    "benign_limit",
-)
+MEASURED = ("pairs", "heldout_pairs", "reply_tokens", "batch_size", "judge", "benign_limit")
 
 # What is checked before an edit leaves, for the help of commands.
 GATE = (
@@ -71,10 +64,8 @@ def preflight(args: argparse.Namespace) -> None:
 
 
 def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge, *, text_first: bool) -> Effect:
-    """What the edit does to refusal and to text, from the store or measured now.
-
-    text_first: one that breaks the model is known by its perplexity alone, and refusal is not measured.
-    """
+    """What the edit does to refusal and to text, from the store or measured now. text_first: of one that breaks the
+    model only its perplexity is measured."""
     from engine.studies.refusal.effect import measured_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
@@ -102,10 +93,8 @@ def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
 
 
 def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str | None) -> Edit:
-    """The edit that the options name, checked against the model that will carry it. weights_hash: None before its
-    weights are there.
-    """
-    from engine.edits.from_files import edit_from_contrast, edit_from_mask
+    """The edit that the options name, checked against its model. weights_hash: None before there are weights."""
+    from engine.edits.mask_files import edit_from_contrast, edit_from_mask
 
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}
     if args.mask is not None:

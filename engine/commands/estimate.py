@@ -88,13 +88,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _show_timed(one: Timed) -> None:
-    from engine.run.pace import told
+    from engine.run.runner import told
 
     if one.seconds is None:
         said = f"{one.stage}: not timed, since {one.made_from}; give a longer --probe"
     else:
         said = f"{one.stage}: {told(one.seconds)}, from {one.made_from}, timed in {one.took_s:.1f} s"
-    common.out.print(said, markup=False)
+    common.out.print(said)
 
 
 def _seconds(text: str) -> float:
@@ -109,7 +109,7 @@ def _seconds(text: str) -> float:
 
 def _show(found: Estimate, free: int, speed: float) -> None:
     from engine.run.fits import GIB, fits_in
-    from engine.run.pace import told
+    from engine.run.runner import told
 
     columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")
     rows = (
@@ -124,17 +124,14 @@ def _show(found: Estimate, free: int, speed: float) -> None:
     fit = "fits" if fits_in(found.peak_bytes, free) else "does not fit at once"
     common.out.print(
         f"{found.weight_bytes / GIB:.2f} GiB of weights; at most {found.peak_bytes / GIB:.2f} GiB at once, "
-        f"{free / GIB:.1f} GiB free: {fit}",
-        markup=False,
+        f"{free / GIB:.1f} GiB free: {fit}"
     )
     if found.host_bytes:
         common.out.print(
             f"removed rows take up to {found.host_bytes / GIB:.2f} GiB more; they go to the host where the device has "
-            "too little room for them",
-            markup=False,
+            "too little room for them"
         )
     common.out.print(
         f"in all {found.flops / 1e12:,.3g} TFLOP: {told(found.flops / speed)} at {speed / 1e12:.3g} TFLOP/s, the speed "
-        "of this model's matrix products here; a run takes longer",
-        markup=False,
+        "of this model's matrix products here; a run takes longer"
     )

@@ -63,6 +63,5 @@ def run(args: argparse.Namespace) -> None:
     if common.as_json(args, {"folder": done.folder, **counts, **hashes}):
         return
     common.out.print(
-        f"{done.rows_removed:,} of {rows.n_rows:,} rows removed; checkpoint and card written to {done.folder}",
-        markup=False,
+        f"{done.rows_removed:,} of {rows.n_rows:,} rows removed; checkpoint and card written to {done.folder}"
     )

@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> None:
     }
     if common.as_json(args, {**model, **places}):
         return
-    common.out.print(f"kept in {constants.HF_HOME}; without a network: HF_HUB_OFFLINE=1 selector-audit …", markup=False)
+    common.out.print(f"kept in {constants.HF_HOME}; without a network: HF_HUB_OFFLINE=1 selector-audit …")
 
 
 def _say(args: argparse.Namespace, line: str) -> None:
     if not args.json:
-        common.out.print(line, markup=False)
+        common.out.print(line)

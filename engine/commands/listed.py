@@ -1,8 +1,5 @@
-"""The commands in the order of `selector-audit --help`, and what it says of each.
-
-A command's module has its name (`engine.commands.NAME`) and is loaded when it is asked for: whoever looks for help need
-not wait for what others need.
-"""
+"""The commands in the order of `selector-audit --help`, and what it says of each. A command's module has its name
+(`engine.commands.NAME`) and is loaded when it is asked for."""
 
 COMMANDS = {
     "dashboard": "open the browser app on the shipped results and any store",

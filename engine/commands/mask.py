@@ -10,7 +10,7 @@ from engine.commands import common, options, outputs
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
-from engine.records.shortfalls import shortfalls
+from engine.records.manifest import shortfalls
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.score_plan import SHIPPED
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     write_mask(args.out, removed, loaded.fingerprint, spec)
     notes = shortfalls(spec)
     for note in notes:
-        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
+        common.err.print(f"note: {note}", soft_wrap=True)
     answer = {"file": args.out, "rows_removed": len(removed), "rows": loaded.rows.n_rows, "notes": notes}
     if not common.as_json(args, answer):
-        common.out.print(f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}", markup=False)
+        common.out.print(f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}")

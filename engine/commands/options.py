@@ -27,8 +27,7 @@ def add_options(
     more: groups that only `--help-all` tells of, an option that is there where this is given.
 
     plans: the plan that parsing nothing gives, under any name, then others by the name of the case they are for. All
-    defaults are None or False, for "not given": the command knows the case (`plan_from`). Help tells those of all.
-    """
+    defaults are None or False, for "not given": the command knows the case (`plan_from`). Help tells those of all."""
     first = next(iter(plans.values()))
     kept: dict[str, Setting] = dict(parser.get_default(KEPT) or {})
     found = [

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> None:
     if common.as_json(args, {**answer, "pushed": pushed and pushed._asdict()}):
         return
     for place in places[:3]:
-        common.err.print(f"note: the manifest names {place}, which readers will see", markup=False, soft_wrap=True)
+        common.err.print(f"note: the manifest names {place}, which readers will see", soft_wrap=True)
     if pushed is None:
         common.print_table("would be pushed", ("file", "bytes"), ((n, f"{s:,}") for n, s in sizes.items()), texts=1)
     state = "not pushed" if pushed is None else f"{'private' if pushed.private else 'public'}: {pushed.page}"
-    common.out.print(f"{len(sizes)} files, {sum(sizes.values()):,} bytes; {state}", markup=False)
+    common.out.print(f"{len(sizes)} files, {sum(sizes.values()):,} bytes; {state}")

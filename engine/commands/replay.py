@@ -126,17 +126,17 @@ def _load(args: argparse.Namespace, folder: Path) -> LoadedModel:
 
 def _print(args: argparse.Namespace, found: Replay) -> None:
     for note in found.notes:
-        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
+        common.err.print(f"note: {note}", soft_wrap=True)
     lines = ((one.table, _verdict(one), f"{one.values:,}", _size(one.furthest)) for one in found.tables)
     common.print_table("run again", ("file", "holds", "values", "largest distance"), lines, texts=2)
     for one in found.tables:
         for sentence in _what(one):
-            common.out.print(f"{one.table}: {sentence}", markup=False)
+            common.out.print(f"{one.table}: {sentence}")
     if found.left_out:
-        common.out.print(f"left out: {', '.join(found.left_out)}", markup=False)
+        common.out.print(f"left out: {', '.join(found.left_out)}")
         for reason in dict.fromkeys(found.left_out.values()):
-            common.out.print(f"  {reason}", markup=False)
-    common.out.print(f"tolerance {args.tolerance:g}: {RULE}", markup=False)
+            common.out.print(f"  {reason}")
+    common.out.print(f"tolerance {args.tolerance:g}: {RULE}")
 
 
 def _verdict(one: Held) -> str:

@@ -40,4 +40,4 @@ def run(args: argparse.Namespace) -> None:
         args, {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
     ):
         return
-    common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser", markup=False)
+    common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser")

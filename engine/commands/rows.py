@@ -53,18 +53,17 @@ def run(args: argparse.Namespace) -> None:
     )
     title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
-    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}", markup=False)
+    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}")
     if experts:
-        from engine.selectors.seen import EXPERTS
+        from engine.selectors.passes import EXPERTS
 
-        common.out.print(f"*: every expert; {EXPERTS}", markup=False)
+        common.out.print(f"*: every expert; {EXPERTS}")
 
 
 def _of_modules(checkpoint: Checkpoint) -> tuple[RowIndex, str, bool]:
     """The row index, what is always kept, and whether there are experts."""
     from engine.models.experts import has_experts
-    from engine.models.left_alone import kept
-    from engine.models.rows import decoder_blocks, row_index
+    from engine.models.rows import decoder_blocks, kept, row_index
     from engine.models.skeletons import skeleton
 
     model = skeleton(checkpoint)

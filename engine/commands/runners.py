@@ -55,9 +55,7 @@ def cell_runner(
     args: argparse.Namespace, store: Store, loaded: LoadedModel, *, quiet: bool = False
 ) -> Iterator[tuple[Runner, Progress | None]]:
     """The runner that the options name, and its progress. quiet: it does not say beforehand how many cells are known.
-
-    Errors: Ended where a shard has measured its share.
-    """
+    Errors: Ended where a shard has measured its share."""
     from engine.run.shard_runner import ShardRunner
 
     with _measuring(args, store, loaded, quiet) as (measures, progress):

@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> None:
         manifest = write_scores(folder, loaded, result)
     common.say_notes(folder)
     for note in told(shares):
-        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
+        common.err.print(f"note: {note}", soft_wrap=True)
     if "experts" in result.spec:
-        common.err.print(f"note: {result.spec['experts']}", markup=False, soft_wrap=True)
+        common.err.print(f"note: {result.spec['experts']}", soft_wrap=True)
     answer = {"folder": str(folder), "rows": loaded.rows.n_rows, "left_out": left_out, "manifest": manifest}
     if common.as_json(args, answer):
         return
@@ -59,4 +59,4 @@ def run(args: argparse.Namespace) -> None:
     )
     title = f"{loaded.name}: scores of {loaded.rows.n_rows:,} rows"
     common.print_table(title, ("selector", "lowest", "median", "highest"), rows, texts=1)
-    common.out.print(f"written to {folder}", markup=False)
+    common.out.print(f"written to {folder}")

@@ -33,4 +33,4 @@ def run(args: argparse.Namespace) -> None:
     if common.as_json(args, {"folder": folder, "notes": notes, "left_out": fit.left_out} | answer.record):
         return
     common.say(answer.text)
-    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
+    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard")

@@ -1,8 +1,5 @@
-"""A model's chat template: turns to text, under limits; what it must do to be used; how it ends a turn.
-
-Templates are programs of strangers. They run in a child process (`engine.models.untrusted`), and all that goes wrong in
-one is an `InputError`.
-"""
+"""A model's chat template: turns to text, under limits; what it must do to be used; how it ends a turn. Templates are
+programs of strangers: they run in a child process (`engine.models.untrusted`); what goes wrong is an `InputError`."""
 
 import json
 import re
@@ -46,8 +43,7 @@ def render(
 
     Contents are given as texts, or, where the template then leaves them out, as lists of one text part (templates of
     vision models). Errors: `InputError` where the template fails, writes without bounds, leaves a user's turn out or
-    changes its words, or has no generation prompt.
-    """
+    changes its words, or has no generation prompt."""
     source, special = _source(tokenizer), json.dumps(tokenizer.special_tokens_map)
     form = _form(source, special)
     if form.problem:
@@ -73,10 +69,8 @@ def render(
 
 def turn_ends(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """The token that the chat template puts right behind what the assistant says, where that is an added token.
-
     As the template ends the last turn of a dialogue, and where it leaves that open, a turn before another. Not what
-    ends a message of several in one turn (gpt-oss: its thinking would be the reply).
-    """
+    ends a message of several in one turn (gpt-oss: its thinking would be the reply)."""
     if not tokenizer.chat_template:
         return frozenset()
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +14,12 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine.data.splits import CALIBRATION, HELDOUT, splits_of
 from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
 from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
-from engine.stats.blocks import Blocks, window_blocks
-from engine.stats.documents import document_blocks
+from engine.stats.blocks import Blocks, document_blocks, window_blocks
 
 __all__ = [
     "Pair", "Role", "Windows", "available_corpora", "calibration_tokens", "contrast_pairs", "reachable", "windows",
@@ -31,11 +30,8 @@ _LONG_DOCUMENT = 1_000_000  # characters
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Consecutive windows of one tokenised text, all full, none padded.
-
-    A model reads each behind `prefix` (`read_ids`). No token of it is predicted, nor the window's first one, and it
-    counts in no mean over tokens.
-    """
+    """Consecutive windows of one tokenised text, all full, none padded. A model reads each behind `prefix`
+    (`read_ids`), which is never predicted and counts in no mean over tokens; nor is the first token of a window."""
 
     corpus: str
     corpus_hash: str  # SHA-256 of the text
@@ -123,21 +119,15 @@ def windows(
     skip_tokens: int = 0,
     window_start: str = WINDOW_STARTS[0],
 ) -> Windows:
-    """The first `samples` windows of `length` tokens of a corpus.
+    """The first `samples` windows of `length` tokens of a corpus, consecutive from its start. The paper, section 3.4.
 
-    The documents are joined by blank lines, tokenised once and cut into consecutive windows from the start; what does
-    not fill a window is left out. A text that is too short gives fewer windows, and `samples_requested` keeps the wish.
-    The paper, section 3.4; consecutive windows for calibration too are a choice, so that sizes are nested.
-
-    window_start: `text`: a model reads each window as the tokenizer begins a text, behind the BOS where it puts one
-    before a text (**choice**: a model that always saw one is another model without). `stream`: the tokens as they
-    come, a BOS and what else the tokenizer adds being tokens of the text's first and last window.
-
-    corpus: a registered name (`available_corpora`), a text file whose documents are separated by blank
-    lines, or a JSONL file with a `text` field. role chooses the split of a registered corpus: calibration
-    text never comes from the evaluation split.
-    skip_tokens: leave out this many tokens at the start, so that one file can serve for both roles.
-    """
+    The documents are joined by blank lines and tokenised once; what does not fill a window is left out. A text that is
+    too short gives fewer windows, and `samples_requested` keeps the wish. window_start: `text`: a model reads each
+    window as the tokenizer begins a text, behind the BOS where it puts one before a text (**choice**: a model that
+    always saw one is another model without). `stream`: the tokens as they come. corpus: a registered name
+    (`available_corpora`), a text file whose documents are separated by blank lines, or a JSONL file with a `text`
+    field. role chooses the split of a registered corpus. skip_tokens: left out at the start, so that one file can serve
+    for both roles."""
     if samples < 1 or length < 2:
         raise InputError(f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens")
     name, text, revision, starts = read_text(corpus, role)
@@ -169,10 +159,8 @@ def windows(
 
 
 def calibration_tokens(eval_corpus: str, corpus: str, used: int) -> int:
-    """Tokens that evaluation skips: the `used` ones of calibration, if both read the same local file.
-
-    A registered corpus has a split for each role; of one file, evaluation takes what follows.
-    """
+    """Tokens that evaluation skips: the `used` ones of calibration, if both read the same local file; a registered
+    corpus has a split for each role."""
     if eval_corpus in available_corpora() or Path(eval_corpus).resolve() != Path(corpus).resolve():
         return 0
     return used
@@ -182,9 +170,8 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
     """Matched risk and base prompts, in the order of the file.
 
     source: `demo`, or a JSONL file with `risk` and `base` and optionally `domain` and `split` (`calibration` where
-    absent; `engine.data.splits`). domain, split: keep only these; it is an error if nothing is left, and
-    so is a split that is not understood, anywhere in the file.
-    """
+    absent). domain, split: keep only these. Errors: InputError where nothing is left, and for a split that is not
+    understood, anywhere in the file."""
     path = demo_dir() / "prompts.jsonl" if source == "demo" else Path(source).expanduser()
     if not path.is_file():
         remedy = (
@@ -195,12 +182,7 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
         raise InputError(f"there is no file {path}; {remedy}")
     pairs: list[Pair] = []
     for number, entry in json_lines(path):
-        values = [
-            entry.get("domain", "unnamed"),
-            entry.get("risk"),
-            entry.get("base"),
-            entry.get("split", CALIBRATION),
-        ]
+        values = [entry.get("domain", "unnamed"), entry.get("risk"), entry.get("base"), entry.get("split", CALIBRATION)]
         for field, value in zip(Pair._fields, values, strict=True):
             if not isinstance(value, str) or not value.strip():
                 raise InputError(f"{path.name} line {number}: {field} must be a text, got {value!r}")
@@ -260,13 +242,10 @@ def tokens_of(
 def _first_tokens(
     text: str, tokenizer: Any, needed: int, window_start: str, *, with_places: bool = False
 ) -> tuple[list[int], list[int]]:
-    """The first `needed` tokens of the text, or all of them if there are fewer, and where in it each begins (empty
-    unless asked for, and where the tokenizer cannot tell).
+    """The first `needed` tokens of the text and where each begins (empty unless asked for, and where nobody can tell).
 
-    Tokenises no more of a long text than it must: a prefix that ends between two documents has the same
-    tokens as the whole text but for a few at its end, which are not used. A document of more than a million characters,
-    as a file without line breaks is, ends for this at a blank.
-    """
+    No more is tokenised than it must: a prefix that ends between two documents has the tokens of the whole text but for
+    a few at its end, which are not used. A document of more than a million characters ends for this at a blank."""
     spare, characters = 64, 8 * needed
     with_places = with_places and getattr(tokenizer, "is_fast", False)
     while (end := _boundary(text, characters)) != -1:
@@ -294,3 +273,33 @@ def _boundary(text: str, start: int) -> int:
         end = text.find(" ", start, start + _LONG_DOCUMENT)
         return start if end == -1 else end
     return end
+
+
+CALIBRATION, HELDOUT = "calibration", "heldout"
+# In small letters and without blanks, `-` and `_`: `Held-Out` is understood too.
+_NAMES = {
+    "calibration": CALIBRATION,
+    "train": CALIBRATION,
+    "training": CALIBRATION,
+    "heldout": HELDOUT,
+    "test": HELDOUT,
+    "validation": HELDOUT,
+}
+
+
+def splits_of(source: str, names: Iterable[str]) -> dict[str, str]:
+    """Name of a split in a file -> `calibration` or `heldout` (validation and test). Errors: InputError for any other
+    name, with those that are there: its pairs would be left out silently."""
+    there = list(dict.fromkeys(names))
+    meant = {name: _NAMES.get(re.sub(r"[\s_-]+", "", name.lower())) for name in there}
+    for name, split in meant.items():
+        if split is None:
+            raise InputError(
+                f"{source}: unknown split {name!r}; it has {', '.join(map(repr, there))}, understood are "
+                f"{_said(CALIBRATION)} for calibration and {_said(HELDOUT)} for what is held out"
+            )
+    return {name: split for name, split in meant.items() if split is not None}
+
+
+def _said(split: str) -> str:
+    return ", ".join(name for name, meant in _NAMES.items() if meant == split)

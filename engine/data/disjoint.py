@@ -55,13 +55,9 @@ def disjoint_draws(
 ) -> Draws:  # fmt: skip
     """`draws` stretches of `size` consecutive windows of `length` tokens, at random places of the whole text.
 
-    Consecutive windows, as the calibration text itself is (**choice**): neighbours are alike, so that windows picked
-    one by one would make every set alike too. A text that is too short gives smaller draws, down to `least` windows,
-    then fewer of them. without: tokens that no window may touch (evaluation text of the same file). window_start: as of
-    `windows`.
-
-    Errors: TooFewDraws where not even two draws of `least` windows fit.
-    """
+    Consecutive, as the calibration text is (**choice**). A text that is too short gives smaller draws, down to `least`
+    windows, then fewer of them. without: tokens that no window may touch. window_start: as of `windows`.
+    Errors: TooFewDraws where not even two draws of `least` windows fit."""
     name, text, revision, _ = read_text(corpus, "calibration")
     prefix = before_each(tokenizer, window_start)
     ids, _ = tokens_of(text, tokenizer, window_start)

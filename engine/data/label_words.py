@@ -1,9 +1,7 @@
 """What a label means in words: one reader for files of replies, classifiers, and sets of prompts.
 
 A label is read by its exact value after folding: case, Unicode form (NFKC), apostrophes, blanks, `_`, `-` and full
-stops do not count. Nothing is found inside a longer text: `refusal_rate` and `probably refused` mean nothing here, nor
-do words of other languages, and whoever asks says so instead of guessing.
-"""
+stops do not count. Nothing is found inside a longer text: `refusal_rate` and `probably refused` mean nothing here."""
 
 import re
 import unicodedata

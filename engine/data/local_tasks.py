@@ -9,8 +9,7 @@ The layout is read off the fields, not off the task. `query`, `choices`: the ans
 the query. `context_options`: the answer is the context after which the continuation is likeliest. `context` and
 `continuation` alone: right if the continuation is what the model writes greedily. Every continuation follows
 after one space. A query with a line "Question: …" gets a line "Answer:", and "Passage: " at its start
-is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ.
-"""
+is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,11 +29,10 @@ _LEFT_OUT = {"gsm8k"}  # MosaicML has it beside the others; its answers are writ
 
 
 def local_files(folder: str, tasks: tuple[str, ...] = ()) -> dict[str, Path]:
-    """Task -> its file: those of `tasks` that the folder has, in that order, then all others by their names, sorted.
+    """Task -> its file: those of `tasks` that the folder has, in that order, then all others (but gsm8k and hidden
+    files) by their names. folder: a path, or `SHIPPED`.
 
-    folder: a path, or `SHIPPED`. Every *.jsonl is a task but gsm8k and hidden files.
-    Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold.
-    """
+    Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold."""
     place = _place(folder)
     found: dict[str, Path] = {}
     for path in sorted(place.glob("*.jsonl")):
@@ -67,10 +65,8 @@ def _place(folder: str) -> Path:
 
 
 def task_config(task: str, path: Path) -> dict[str, Any]:
-    """lm-eval's configuration of a zero-shot task over the lines of a file, held in memory.
-
-    Errors: InputError naming the file and the line.
-    """
+    """lm-eval's configuration of a zero-shot task over the lines of a file, held in memory. Errors: InputError naming
+    the file and the line."""
     items, layout = read_items(path)
 
     def dataset(**_: Any) -> dict[str, Any]:

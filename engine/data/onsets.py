@@ -72,11 +72,9 @@ class OnsetTokens(NamedTuple):
 def first_reply_token(tokenizer: PreTrainedTokenizerBase, phrase: str, prompt: Sequence[int] = ()) -> int:
     """The token with which a reply that opens with `phrase` begins, right after the generation prompt.
 
-    Read off the dialogue itself: the first token after the prompt once the reply stands there. So it has a leading
-    space exactly where this model's template puts one. Where the template writes a finished reply differently from the
-    generation prompt, or the tokenizer merges across the border, the phrase is tokenised on its own. prompt: the ids of
-    the dialogue's prompt, where they are known.
-    """
+    Read off the dialogue itself, so that it has a leading space exactly where this template puts one. Where a finished
+    reply is written otherwise than the generation prompt, or tokens merge across the border, the phrase is tokenised on
+    its own. prompt: the ids of the dialogue's prompt, where they are known."""
     from engine.data.prompts import prompt_ids  # brings torch, which plans must not wait for
 
     prompt = list(prompt) or prompt_ids(tokenizer, _PROMPT)
@@ -90,11 +88,8 @@ def first_reply_token(tokenizer: PreTrainedTokenizerBase, phrase: str, prompt: S
 
 
 def onset_tokens(tokenizer: PreTrainedTokenizerBase, phrases: OnsetPhrases = ONSET_PHRASES) -> OnsetTokens:
-    """First reply tokens of both lists; tokens in both are dropped, since they decide nothing.
-
-    `InputError` for a list of more than `MAX_PHRASES`, one that leaves no token, or one that holds built-in
-    onsets of the other kind: swapped lists would turn the sign of the margin, and a mask would remove refusal.
-    """
+    """First reply tokens of both lists without those in both. `InputError` for a list of more than `MAX_PHRASES`, one
+    that leaves no token, or one with built-in onsets of the other kind, which would turn the margin's sign."""
     built_in = {kind: _first_tokens(tokenizer, list_) for kind, list_ in ONSET_PHRASES._asdict().items()}
     own = phrases is ONSET_PHRASES
     tokens = {}

@@ -5,8 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.data.corpora import Pair, check_pairs, contrast_pairs
-from engine.data.splits import CALIBRATION, HELDOUT, splits_of
+from engine.data.corpora import CALIBRATION, HELDOUT, Pair, check_pairs, contrast_pairs, splits_of
 from engine.data.texts import check_characters, json_lines
 from engine.records import bounds
 from engine.records.domain_names import domain_ids, find_domain
@@ -33,9 +32,8 @@ def read_pairs(
 
     source: `demo`; a JSONL file with `risk` and `base` and optionally `domain` and `split`; or a .json file of
     CAST's layout, where every entry of `train` (calibration) and `test` (held out) is a base prompt with one
-    risk prompt per domain. Splits may have their other names (`engine.data.splits`). Domains have their ids here
-    (`engine.records.domain_names`). domains: names or ids, None for all there are.
-    """
+    risk prompt per domain. Splits may have their other names (`engine.data.corpora`). Domains have their ids here
+    (`engine.records.domain_names`). domains: names or ids, None for all there are."""
     if per_domain is not None and per_domain < 1:
         raise InputError(f"pairs per domain must be at least 1, got {per_domain}")
     if Path(source).suffix == ".json":

@@ -14,8 +14,7 @@ _OF_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 def commit_of(repository: str, revision: str | None = None) -> str | None:
     """The commit that a revision of a data set stands for now (None: its main branch); of a hub that does not answer
-    the one that the local cache last saw there, None where that saw none.
-    """
+    the one that the local cache last saw there, None where that saw none."""
     from huggingface_hub import HfApi, constants
 
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
@@ -38,9 +37,7 @@ def commit_of(repository: str, revision: str | None = None) -> str | None:
 
 def load_pinned(repository: str, config: str | None, *, split: str, revision: str | None = None) -> tuple[Any, str]:
     """A split of a data set, and `repository@commit` of it; the repository alone where nobody tells the commit.
-
-    Errors: as they come from the libraries.
-    """
+    Errors: as they come from the libraries."""
     from datasets import load_dataset
 
     commit = commit_of(repository, revision)
@@ -51,9 +48,8 @@ def load_pinned(repository: str, config: str | None, *, split: str, revision: st
 
 @contextmanager
 def pinned_loads() -> Iterator[dict[str, str]]:
-    """Inside, whatever loads a data set of the hub through `datasets` gets it at one commit, however many parts of it
-    are loaded; gives those commits by the data sets' names. For a library that names no revision itself.
-    """
+    """Inside, whatever loads a data set of the hub through `datasets`, naming no revision, gets it at one commit,
+    however many parts of it are loaded; gives those commits by the data sets' names."""
     import datasets
 
     load, commits, asked = datasets.load_dataset, dict[str, str](), set[str]()

@@ -55,8 +55,7 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
 
     NAME: sorrybench, orbench, xstest, and for files also harmful and harmless. A file has a column `prompt`
     (or `turns`, `question`, `instruction`, `text`); `label` (safe/unsafe) and `prompt_style` are read as the
-    public sets have them. A set with both kinds gives two. limit: the first so many prompts of each kind.
-    """
+    public sets have them. A set with both kinds gives two. limit: the first so many prompts of each kind."""
     if limit is not None and limit < 1:
         raise InputError(f"prompts per set must be at least 1, got {limit}")
     found = []

@@ -19,11 +19,8 @@ _MISSING = {"nan", "null", "<na>", "#n/a"}  # what programs write into a CSV for
 
 def text_rows(path: Path) -> Rows:
     """The rows of a CSV (separated by commas, semicolons or tabs, as its header is), JSONL or parquet file.
-
     In a CSV, blank cells, `NaN` and `null` are None. Errors: InputError for a file of another kind or that cannot be
-    read, and for a CSV with a row that is wider or narrower than its header: a text with a bare separator in it would
-    lose what stands behind it.
-    """
+    read, and for a row of a CSV that is wider or narrower than its header."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _parquet(path)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.data.kept_documents import keep_documents, kept_documents
 from engine.models import downloads
 from engine.models.hub_failures import explain, hub_errors
 from engine.records import bounds
 from engine.records.errors import InputError, unknown
+from engine.records.files import write_atomic
 from engine.records.shipped import demo_dir
 
 Role = Literal["calibration", "evaluation"]
@@ -42,8 +44,7 @@ def read_text(corpus: str, role: Role) -> Text:
 
     A local file is the same text in both roles. Documents are known of C4, of a .jsonl file (its lines), of WikiText-2
     and of a .txt file with its headings (their articles); of another .txt file they are not, since blank lines
-    separate paragraphs as well.
-    """
+    separate paragraphs as well."""
     if role not in get_args(Role):
         raise unknown("role", role, get_args(Role))
     if corpus in _CORPORA:
@@ -106,10 +107,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def check_characters(written: str, content: object, place: str) -> None:
-    """`InputError` where JSON holds half a character, which no tokenizer takes and no file can hold.
-
-    written: the JSON itself; content: what it says.
-    """
+    """`InputError` where JSON holds half a character, which no tokenizer takes. written: the JSON; content: what it
+    says."""
     if "\\ud" not in written.lower():
         return
     try:
@@ -193,10 +192,8 @@ def _wikitext(role: Role) -> Text:
 
 def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | None:
     """Where the articles of WikiText begin in its lines joined by blank lines; None where there is no heading.
-
-    A title stands alone between empty lines, ` = Title = `; ` = = Section = = ` is inside of an article. What comes
-    before the first title belongs to the first article. parted: the rows are what blank lines separate.
-    """
+    A title stands alone between empty lines, ` = Title = `. What comes before the first one belongs to its article.
+    parted: the rows are what blank lines separate."""
     starts = _starts(rows)
     empty = [parted or not row.strip() for row in rows]
     alone = [
@@ -232,10 +229,8 @@ def _wikitext_reachable() -> None:
 
 
 def _c4(role: Role) -> Text:
-    """The first documents of C4 (English): train for calibration, validation for evaluation.
-
-    They are kept, so that they can be read without the hub: then those that were kept last.
-    """
+    """The first documents of C4 (English): train for calibration, validation for evaluation. They are kept, so that
+    they can be read without the hub: then those that were kept last."""
     failure = None
     try:
         revision = _c4_revision()
@@ -301,3 +296,46 @@ _CORPORA: dict[str, Callable[[Role], Text]] = {
     "demo": _demo,
     "demo-chat": _demo_chat,
 }
+
+
+class Kept(NamedTuple):
+    """Documents and the commit of the data set that they are from."""
+
+    documents: list[str]
+    revision: str
+
+
+def kept_documents(corpus: str, name: str, revision: str | None) -> Kept | None:
+    """The documents kept under this name of that commit, of the latest kept where it is None; None where none are."""
+    files = [_file(corpus, name, revision)] if revision else sorted(_folder(corpus).glob(f"*/{name}.json.gz"), key=_age)
+    for file in files:
+        try:
+            documents = bounds.parsed(bounds.unpacked(file))
+        except (OSError, EOFError, ValueError, RecursionError):  # absent, or damaged: it is fetched again
+            continue
+        if isinstance(documents, list) and all(isinstance(document, str) for document in documents):
+            return Kept(documents, file.parent.name)
+    return None
+
+
+def keep_documents(corpus: str, name: str, revision: str, documents: list[str]) -> None:
+    """Keep documents; a cache that cannot be written keeps none."""
+    file = _file(corpus, name, revision)
+    with suppress(OSError, InputError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, gzip.compress(json.dumps(documents, ensure_ascii=False).encode(), mtime=0))
+
+
+def _folder(corpus: str) -> Path:
+    """The folder that huggingface_hub gives to other libraries: it moves with HF_HOME."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_ASSETS_CACHE).expanduser() / "selector-audit" / corpus
+
+
+def _file(corpus: str, name: str, revision: str) -> Path:
+    return _folder(corpus) / revision / f"{name}.json.gz"
+
+
+def _age(file: Path) -> float:
+    return -file.stat().st_mtime

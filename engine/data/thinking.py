@@ -1,9 +1,7 @@
 """Replies that think first: the marks around the thinking part, and what is said after it.
 
-The one place that knows these marks: a list of forms, and of a model those that its chat template and its special
-tokens name (`template_marks`). What is judged, and what a second turn quotes, is what is said after thinking; what is
-stored and shown is the whole reply.
-"""
+The one place that knows these marks. What is judged, and what a second turn quotes, is what is said after thinking;
+what is stored and shown is the whole reply."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ class Said(NamedTuple):
 
 class Parts(NamedTuple):
     """A reply for people: its thinking part without the marks around it, "" for none, and what is said after it.
-
-    complete: False where it never comes out of thinking.
-    """
+    complete: False where it never comes out of thinking."""
 
     thinking: str
     said: str
@@ -105,11 +101,8 @@ class _Found(NamedTuple):
 
 
 def after_thinking(reply: str, marks: Iterable[Marks] = ()) -> Said:
-    """What is said after the thinking part; of a reply without one, the reply as it is.
-
-    The thinking part stands at the beginning, in one of the known forms or between `marks`; where only the closing one
-    is there, the template had opened it. A mark that is mentioned later on is text like any other.
-    """
+    """What is said after the thinking part; of a reply without one, the reply as it is. The part stands at the
+    beginning, in a known form or between `marks`; with a closing mark only, the template had opened it."""
     _, said, complete = parts(reply, marks)
     return Said(said, complete)
 

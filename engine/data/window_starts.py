@@ -11,11 +11,8 @@ _PROBE = "The cat sat."
 
 
 def text_prefix(tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that the tokenizer puts before a text (a BOS, of some two), none for many; what it puts behind one is
-    not among them.
-
-    Errors: InputError where its tokens with special ones do not hold those without as they are.
-    """
+    """The tokens that the tokenizer puts before a text (a BOS, of some two), none for many. Errors: InputError where
+    its tokens with special ones do not hold those without as they are."""
     whole, bare = (cast("list[int]", tokenizer(_PROBE, add_special_tokens=add)["input_ids"]) for add in (True, False))
     for start in range(len(whole) - len(bare) + 1):
         if whole[start : start + len(bare)] == bare:
@@ -34,10 +31,8 @@ def before_each(tokenizer: Any, window_start: str) -> tuple[int, ...]:
 
 
 def start_record(window_start: str, prefix: tuple[int, ...]) -> Json:
-    """What manifests say: the choice, and the tokens before each window where there are any.
-
-    Without such tokens both choices give the same windows: `window_prefix` tells whether two texts were cut alike.
-    """
+    """What manifests say: the choice, and the tokens before each window where there are any; without any, both choices
+    give the same windows."""
     return {"window_start": window_start, **({"window_prefix": list(prefix)} if prefix else {})}
 
 

@@ -1,8 +1,6 @@
 """Contrasts and their masks: which rows promote complying with risk prompts but not with base prompts.
 
-Removing those rows installs refusal. What is checked: lambda and k wherever a mask is made, shape and range of the
-numbers, the checksum of a file. A checksum finds damage, not forgery: code that negates the numbers is not stopped.
-"""
+Removing those rows installs refusal. A checksum finds damage, not forgery: code that negates numbers is not stopped."""
 
 import hashlib
 from collections.abc import Sequence
@@ -33,8 +31,7 @@ class Contrast:
 
     c_comply: float32 [N] in [-1, 1], high where the row promotes complying with risk prompts only.
     lm_rank: float32 [N] in [0, 1], r(I_lm), high where the language model needs the row.
-    Real numbers of any type are taken and kept as float32. `InputError` for other shapes, ranges, or NaN.
-    """
+    Real numbers of any type are taken and kept as float32. `InputError` for other shapes, ranges, or NaN."""
 
     selector: str
     domain: str
@@ -70,20 +67,15 @@ def check_k(k: float) -> None:
 
 
 def refusal_score(contrast: Contrast, lam: float) -> npt.NDArray[np.float64]:
-    """S = C_comply - lambda * r(I_lm), float64 [N]; `InputError` unless lambda is in [0, 1].
-
-    A negative lambda would seek rows that the model needs, one far above 1 forget C_comply.
-    """
+    """S = C_comply - lambda * r(I_lm), float64 [N]; `InputError` unless lambda is in [0, 1]: a negative one would seek
+    rows that the model needs, one far above 1 forget C_comply."""
     check_lambda(lam)
     return contrast.c_comply.astype(np.float64) - lam * contrast.lm_rank.astype(np.float64)
 
 
 def refusal_masks(contrast: Contrast, lam: float, ks: Sequence[float]) -> list[Mask]:
-    """The removed rows for every k: the `round(k * N)` rows with the largest S, ties by row id; ascending int64.
-
-    Ranked once, so that the masks of one lambda are nested. k is a fraction of all rows in (0, 1); `InputError`
-    otherwise, and where it rounds to no row.
-    """
+    """The removed rows for every k in (0, 1): the `round(k * N)` rows with the largest S, ties by row id; ascending
+    int64. Ranked once, so that the masks of one lambda are nested. `InputError` where k rounds to no row."""
     for k in ks:
         check_k(k)
         if not removed_count(k, contrast.c_comply.size):
@@ -107,10 +99,8 @@ def save_contrasts(path: Path, results: Sequence[Contrast], manifest: str) -> No
 
 
 def load_contrasts(path: Path) -> tuple[list[Contrast], str]:
-    """What `save_contrasts` wrote: the contrasts and the manifest's JSON text.
-
-    `InputError` where the numbers are no longer those that were saved.
-    """
+    """What `save_contrasts` wrote: the contrasts and the manifest's JSON text. `InputError` where the numbers are no
+    longer those that were saved."""
     try:
         bounds.tensors(path)
         with safe_open(path, framework="numpy") as file:

@@ -20,10 +20,8 @@ _Order = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ControlMask:
-    """One mask of a control. seed: of its random part, None where it has none.
-
-    size_matched_to: the control whose number of rows this reference copies, None for a control of its own.
-    """
+    """One mask of a control. seed: of its random part, None where it has none. size_matched_to: the control whose
+    number of rows this reference copies, None for a control of its own."""
 
     control: str
     order: str
@@ -44,11 +42,8 @@ def veto(own: Mask, other: Mask) -> Mask:
 
 
 def rank_randomised(fixed: npt.ArrayLike, shuffled: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
-    """Borda count of one ranking with a random permutation of the other's ranks. [N], [N] -> [N]
-
-    The paper (appendix C) keeps LRP's ranks and permutes IG's. Ranks without ties, once permuted, are the
-    same whatever they ranked: the null is LRP averaged with noise, and nothing of IG is left in it.
-    """
+    """Borda count of one ranking with a random permutation of the other's ranks: [N], [N] -> [N]. The paper, appendix
+    C, keeps LRP's ranks and permutes IG's: the null is LRP averaged with noise, and nothing of IG is left in it."""
     permuted = np.random.default_rng(seed).permutation(rank(shuffled))
     return borda(fixed, permuted)
 
@@ -67,15 +62,13 @@ def control_masks(
     seeds: Sequence[int],
     null_seeds: Sequence[int],
 ) -> Iterator[ControlMask]:
-    """Every control at one rate, then the references of the controls that remove fewer rows.
+    """Every control at one rate, then the references of the controls that remove fewer rows (the paper, section 4.4,
+    C).
 
-    LRP's and IG's masks at the rate are the material: their first round(rate * N) rows in `order`. Layer-matched:
-    the same count in every layer, random rows. VETO-LRP: LRP's mask without IG's rows; VETO-IG: the reverse.
-    Beside intersection and vetoes stand consensus2, lrp, ig and random at exactly their number of rows, so
-    that a smaller edit is not taken for a better one. The paper, section 4.4 and appendix C.
-
-    scores: lrp, ig, consensus2 [N], random [seeds, N]; the layer-matched masks take the same seeds
-    """
+    LRP's and IG's first round(rate * N) rows in `order` are the material. Layer-matched: the same count in every layer,
+    random rows. VETO-LRP: LRP's mask without IG's rows; VETO-IG: the reverse. Beside intersection and vetoes stand
+    consensus2, lrp, ig and random at exactly their number of rows, so that a smaller edit is not taken for a better
+    one. scores: lrp, ig, consensus2 [N], random [seeds, N]; the layer-matched masks take the same seeds"""
     orders: list[tuple[str, int | None, _Order]] = [
         (name, None, removal_order(scores[name], order)) for name in ("consensus2", "lrp", "ig")
     ]
@@ -100,13 +93,8 @@ def control_masks(
 
 
 def layer_matched(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
-    """A control: in every layer the same number of removed rows as in `mask`, their identity random.
-
-    Keeps the depth allocation of a mask and forgets which rows it took (the paper, section 5.3).
-    Drawn without replacement from all rows of the layer, the real mask's rows included.
-
-    returns [len(mask)] int64, ascending row ids
-    """
+    """A control: in every layer the same number of removed rows as in `mask`, their identity random, drawn without
+    replacement from all rows of the layer (the paper, section 5.3). returns [len(mask)] int64, ascending row ids"""
     real = checked_mask(mask, rows.n_rows)
     generator = np.random.default_rng(seed)
     drawn: list[Mask] = []
@@ -118,13 +106,10 @@ def layer_matched(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
 
 
 def shuffled(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
-    """The image of `mask` under one random permutation of the rows within every layer, which the seed names.
-
-    As many rows of every layer as in `mask`, and masks shuffled with one seed share as many rows as before: a whole
+    """The image of `mask` under one random permutation of the rows within every layer, which the seed names: a whole
     grid of masks keeps its counts and its overlaps, as if its selector had scored other rows of the same layers.
 
-    returns [len(mask)] int64, ascending row ids
-    """
+    returns [len(mask)] int64, ascending row ids"""
     real = checked_mask(mask, rows.n_rows)
     generator = np.random.default_rng(seed)
     image = np.concatenate([layer.start + generator.permutation(layer.rows) for layer in rows.layers])

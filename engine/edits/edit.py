@@ -1,9 +1,9 @@
-"""An edit: which units are changed, what is done to them, and where the edit came from."""
+"""An edit: which units are changed, what is done to them, and where it came from; and steering, which edits no unit."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.edits.masks import Mask, checked_mask
+from engine.records.errors import InputError
 from engine.records.hashing import Json
 
 if TYPE_CHECKING:
@@ -26,11 +27,10 @@ class Edit:
     """Units (rows of the row index), an intervention, and how the units were chosen. Equal content, equal hash.
 
     side: `output` where the units are rows, acted on at the outputs of their Linears; `input` where they are columns of
-    the column index (`engine.models.columns`: neurons, heads), acted on at the inputs.
+    the column index (`engine.models.units`: neurons, heads), acted on at the inputs.
     make: gives the ascending int64 ids whenever they are wanted, so that the thousand edits of an audit can all
     be the beginnings of a few removal orders and cost no memory. size: how many there are. intervention: an id of
-    `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash.
-    """
+    `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash."""
 
     make: Callable[[], Mask] = field(repr=False)
     size: int
@@ -72,10 +72,8 @@ def first_of(
     ids: npt.NDArray[np.int64] | None = None,
     side: Side = "output",
 ) -> Edit:
-    """The edit of the first `count` units of a removal order, which is kept instead of a copy of its beginning.
-
-    ids [U, ids per unit]: what each unit names, no id twice; None where unit i is row i. side: as of `Edit`.
-    """
+    """The edit of the first `count` units of a removal order, which is kept instead of a copy of its beginning. ids [U,
+    ids per unit]: what each unit names, no id twice; None where unit i is row i. side: as of `Edit`."""
 
     def make() -> Mask:
         removed = np.zeros(order.size, dtype=np.bool_)
@@ -93,3 +91,53 @@ UNEDITED = Edit(lambda: NO_ROWS, 0)
 def mask_hash(mask: Mask) -> str:
     """SHA-256 of the row ids as 64-bit little-endian numbers."""
     return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()
+
+
+Vector = npt.NDArray[np.float32]
+VERSION = 1  # part of cache keys: raise it when a steered pass does something else than before
+
+
+@dataclass(frozen=True, eq=False)
+class Steering:
+    """h_L(t) + coefficient * v_L at the output of every block L of `vectors`, at all positions t: prompt and reply.
+
+    Activation addition: Turner et al. 2023, arXiv:2308.10248; at all positions as in Panickssery et al. 2024,
+    arXiv:2312.06681, and Arditi et al. 2024, arXiv:2406.11717. Stands beside `Edit` wherever a cell has one, and is
+    carried out at the outputs (`engine.interventions.at_outputs`). It is for measurements: nothing exports it.
+
+    vectors: block -> [d] float32, finite. coefficient: 0 or more, finite; 0 changes nothing. A negative one is an
+    `InputError`, since vectors are built in the direction that raises refusal and the opposite one would lower it."""
+
+    vectors: Mapping[int, Vector] = field(repr=False)
+    coefficient: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.coefficient < np.inf:
+            raise InputError(
+                f"a coefficient of steering must be 0 or more, got {self.coefficient:g}; this software only installs "
+                "refusal, and the opposite direction would lower it"
+            )
+        kept = {block: np.ascontiguousarray(vector, dtype=np.float32) for block, vector in self.vectors.items()}
+        if not kept or any(vector.ndim != 1 or not np.isfinite(vector).all() for vector in kept.values()):
+            raise InputError("steering needs at least one block, and a finite vector [d] for each")
+        object.__setattr__(self, "vectors", dict(sorted(kept.items())))
+
+    @property
+    def size(self) -> int:
+        """Blocks whose output is changed."""
+        return len(self.vectors) if self.coefficient else 0
+
+    @cached_property
+    def vectors_hash(self) -> str:
+        """SHA-256 over the blocks and their vectors, float32 little-endian."""
+        whole = hashlib.sha256()
+        for block, vector in self.vectors.items():
+            whole.update(f"{block}:{vector.size}:".encode() + vector.astype("<f4").tobytes())
+        return whole.hexdigest()
+
+    def record(self) -> Json:
+        """What belongs into a key."""
+        return {"steering": {"version": VERSION, "vectors": self.vectors_hash, "coefficient": self.coefficient}}
+
+
+AnyEdit = Edit | Steering  # what a sequence of a batch can carry

@@ -27,12 +27,10 @@ class Change(NamedTuple):
 class Effect:
     """Refusals and NLL before and after one edit of one model.
 
-    shipped: of the shipped risk prompts by domain; neighbours: of their harmless neighbours in the edit's own domains,
-    for the card. malign: of the risk prompts of the user's pairs by domain; benign: of the base prompts of the edit's
-    own domains. benign_limit: the share of base prompts that a refusal edit may refuse in its domains. nats: NLL per
-    token on text, unedited and edited; None where that was not measured. about: prompts, judge, reply length, for cards
-    and messages.
-    """
+    shipped: of the shipped risk prompts by domain; neighbours: of their harmless neighbours in the edit's own domains.
+    malign: of the risk prompts of the user's pairs by domain; benign: of the base prompts of the edit's own domains.
+    benign_limit: the share of base prompts that it may refuse there. nats: NLL per token on text, unedited and edited;
+    None where that was not measured. about: prompts, judge, reply length, for cards and messages."""
 
     weights_hash: str
     mask_hash: str
@@ -62,8 +60,7 @@ class Effect:
         - gives at least `READABLE` replies to shipped prompts that could be read;
         - refuses no fewer risk prompts than the unedited model, over all domains of the shipped ones and over all of
           the user's pairs, and in no domain of its own;
-        - refuses in its own domains no more base prompts than the limit.
-        """
+        - refuses in its own domains no more base prompts than the limit."""
         self._check_identity(edit, weights_hash)
         if self.broken and not allow_broken:
             raise InputError(

@@ -1,9 +1,7 @@
 """The masked model as a standard checkpoint: the source's files with the removed rows zeroed where they are stored.
 
-The weight files are copied and the rows overwritten in place, in the stored dtype, so that every other byte is
-the source's: shards stay shards, tied weights stay written once, and no model is held in memory. Weights that are
-packed (GGUF, fp8, …) are written as the numbers that they stand for, in the dtype in which the edit was measured.
-"""
+The weight files are copied and the rows overwritten in place, so that every other byte is the source's. Packed weights
+(GGUF, fp8, …) are written as the numbers that they stand for, in the dtype in which the edit was measured."""
 
 import shutil
 from dataclasses import dataclass
@@ -12,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.edits.card import CardRecord, model_card
-from engine.edits.card_claims import file_hashes, stored_in
+from engine.edits.card import CardRecord, file_hashes, model_card, stored_in
 from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.masks import Mask, checked_mask
@@ -47,12 +44,10 @@ def export_masked(
     record: CardRecord | None = None,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write `checkpoint` with the rows of `edit` zeroed, biases included, and its model card, into `out`.
+    """Write `checkpoint` with the rows of `edit` zeroed, biases included, and its model card, into `out`, complete or
+    not at all. effect: what the edit was measured to do (`engine.studies.refusal.effect`).
 
-    effect: what the edit was measured to do (`engine.studies.refusal.effect`); `InputError` where it is of another
-    model or edit, lowers refusal, or breaks the model and that is not allowed. `out` appears complete or not at all;
-    what a killed export of this name left beside it is removed first. See also `check_place`.
-    """
+    `InputError` where that is of another model or edit, lowers refusal, or breaks the model and that is not allowed."""
     check_place(edit, out)
     effect.check(edit, checkpoint.weights_hash(), allow_broken=allow_broken)
     model = skeleton(checkpoint)
@@ -74,9 +69,7 @@ def export_masked(
 
 
 def check_place(edit: Edit, out: Path) -> None:
-    """`InputError` for a folder that holds anything, and for a mask that removes what the model needs most (MoRF),
-    which is a measurement and no model for anybody to load.
-    """
+    """`InputError` for a folder that holds anything, and for a mask that removes what the model needs most (MoRF)."""
     if edit.spec.get("order") == "morf":
         raise InputError(
             "this mask removes the most relevant rows first (MoRF), which is a measurement; "

@@ -32,11 +32,8 @@ def removed_count(rate: float, n_rows: int) -> int:
 
 
 def removed_rows(scores: npt.ArrayLike, order: str, rate: float) -> Mask:
-    """The mask of one selector at one rate over the global ranking of all rows.
-
-    scores  [N]
-    returns [round(rate * N)] int64, ascending row ids
-    """
+    """The mask of one selector at one rate over the global ranking of all rows. scores [N]
+    returns [round(rate * N)] int64, ascending row ids"""
     return removed_first(scores, order, removed_count(rate, np.shape(scores)[0] if np.ndim(scores) else 0))
 
 

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """One global ranking of all rows, or of all units of another kind. A seeded selector gives one per seed, every
-    other selector one.
-
-    Sorted once per order; the edits of all rates share that order. ids, side: what the edit of a unit names, and where
-    it acts (`engine.models.units`); None: unit i is row i.
-    """
+    """One global ranking of all rows, or of units of another kind; of a seeded selector one per seed. Sorted once per
+    order: the edits of all rates share it. ids, side: what the edit of a unit names, and where it acts
+    (`engine.models.units`); None: unit i is row i."""
 
     selector: str
     seed: int | None

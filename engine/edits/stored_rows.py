@@ -13,8 +13,7 @@ import numpy.typing as npt
 from torch import nn
 
 from engine.models.checkpoints import Checkpoint
-from engine.models.experts import ExpertLinear, Slice
-from engine.models.transposed import TransposedLinear
+from engine.models.experts import ExpertLinear, Slice, TransposedLinear
 from engine.records import bounds
 from engine.records.errors import InputError
 
@@ -34,14 +33,10 @@ class StoredTensor:
     @property
     def row_bytes(self) -> int:
         """Bytes of one entry of the first dimension."""
-        return self._whole(self.shape[0])
+        return self.bytes_of(self.shape[0])
 
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of one number."""
-        return self._whole(prod(self.shape))
-
-    def _whole(self, parts: int) -> int:
+    def bytes_of(self, parts: int) -> int:
+        """Bytes of each of so many equal parts."""
         whole, rest = divmod(self.end - self.start, parts)
         if rest:
             raise InputError(f"{self.file}: a part of a tensor is no whole number of bytes, so it cannot be zeroed")
@@ -57,7 +52,7 @@ class StoredRows:
 
     def zero(self, folder: Path, rows: npt.NDArray[np.int64]) -> None:
         """Zero bytes for these rows, in place; every other byte stays."""
-        shape = (*self.tensor.shape, self.tensor.item_bytes)
+        shape = (*self.tensor.shape, self.tensor.bytes_of(prod(self.tensor.shape)))
         whole = np.memmap(folder / self.tensor.file, np.uint8, "r+", self.tensor.start, shape)
         self.rows_first(whole)[rows] = 0
         whole.flush()
@@ -65,11 +60,9 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class Stored:
-    """A checkpoint's tensors by the names that the loaded model gives them.
-
-    whole: parameters that are stored as they are. merged: fused parameters that the file holds expert by expert, with
-    the tensors of each source of transformers' conversion (of gate and up first the gates').
-    """
+    """A checkpoint's tensors by the names that the loaded model gives them. whole: parameters that are stored as they
+    are. merged: fused parameters that the file holds expert by expert, with the tensors of each source of transformers'
+    conversion (of gate and up first the gates')."""
 
     whole: Mapping[str, StoredTensor]
     merged: Mapping[str, tuple[list[StoredTensor], ...]]
@@ -77,16 +70,9 @@ class Stored:
     @classmethod
     def of(cls, checkpoint: Checkpoint, model: Any) -> Stored:
         """Some families are stored under other names than they have in memory; transformers' own renaming is used.
-
-        Tensors that are converted in any other way than by stacking experts are left out.
-        """
+        Tensors that are converted in any other way than by stacking experts are left out."""
         from transformers.conversion_mapping import get_model_conversion_mapping
-        from transformers.core_model_loading import (
-            WeightConverter,
-            WeightRenaming,
-            dot_natural_key,
-            rename_source_key,
-        )
+        from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
         conversions = get_model_conversion_mapping(model)
         renamings = [entry for entry in conversions if isinstance(entry, WeightRenaming)]

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from engine.edits.edit import Edit
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit, Edit
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import zeroed
@@ -16,10 +15,8 @@ from engine.models.loading import LoadedModel
 def applied(loaded: LoadedModel, edit: AnyEdit, *, skip_dead: bool = False) -> Iterator[None]:
     """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
 
-    Zero rows go into the weights; every other intervention, edits of columns, and steering are done at the outputs (or
-    inputs). The model's lock is held throughout. skip_dead: leave out dead MLP neurons (`compacted`); the last bits
-    may be others.
-    """
+    Zero rows go into the weights; all else is done at the outputs (or inputs). The model's lock is held throughout.
+    skip_dead: leave out dead MLP neurons (`compacted`); the last bits may be others."""
     if isinstance(edit, Edit) and goes_into_weights(edit):
         with zeroed(loaded, edit.units), compacted(loaded, edit.units) if skip_dead else nullcontext():
             yield

@@ -1,9 +1,7 @@
 """Edits at the outputs: each sequence of a batch carries its own edit, and the weights stay as they are.
 
 Zeroing row i of W and b equals zeroing channel i of the Linear's output, bit for bit wherever the input is finite.
-So one hook per Linear does what `zeroed` does, for many edits in one pass, and any other intervention as well. Edits of
-columns (`Edit.side`) act in the same way at the inputs of their Linears.
-"""
+Edits of columns (`Edit.side`) act in the same way at the inputs of their Linears."""
 
 from __future__ import annotations
 
@@ -18,15 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engine.edits.edit import Edit
+from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
-from engine.edits.steering import AnyEdit, Steering
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
-from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
 from engine.models.rows import decoder_blocks
+from engine.models.units import column_index
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 
@@ -57,8 +54,7 @@ def edited_outputs(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> AbstractCon
 
     Where two Linears share one weight, only the one that an edit names is edited (`zeroed` changes both).
 
-    A `Steering` among the edits adds its vectors to the outputs of whole blocks.
-    """
+    A `Steering` among the edits adds its vectors to the outputs of whole blocks."""
     outputs = Outputs(loaded, edits)
     return hooked(outputs, outputs.hooks, outputs.before)
 
@@ -86,11 +82,9 @@ class Outputs:
 
     @contextmanager
     def sequences(self, which: Sequence[int], on_wait: OnWait = patient) -> Iterator[None]:
-        """Inside: sequence i of every batch that this thread passes carries edit `which[i]`.
-
-        One number alone, or the same number several times, is for batches of any size. `on_wait(seconds)` is called
-        while another thread holds the model; it may raise to give up.
-        """
+        """Inside: sequence i of every batch that this thread passes carries edit `which[i]`. One number alone, or the
+        same several times, is for batches of any size. `on_wait(seconds)`: while another thread holds the model; may
+        raise."""
         with held(self._lock, on_wait):
             before = getattr(self._here, "now", None)
             self._here.now = _Now(which)
@@ -260,11 +254,9 @@ def _parts_of_layers(
 def edit_batches(
     loaded: LoadedModel, edits: Sequence[AnyEdit], lengths: Sequence[int], batch_size: int
 ) -> Iterator[tuple[range, list[list[tuple[int, int]]]]]:
-    """Every edit with every item, as batches in which items of similar length meet: how to fill few passes.
-
-    Yields some edits, which fit into memory together, and their batches of (edit, item). Where sequences cannot
-    carry different edits, every edit is alone with its items. Errors: InputError for a batch size below 1.
-    """
+    """Every edit with every item, as batches in which items of similar length meet: some edits, which fit into memory
+    together, and their batches of (edit, item). Where sequences cannot carry different edits, every edit is alone with
+    its items. Errors: InputError for a batch size below 1."""
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -285,8 +277,7 @@ def mixable(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> bool:
 
 def sees_sequences(loaded: LoadedModel) -> bool:
     """Do all Linears see [B, T, d], so that sequences can carry different edits? A property of the model, found by a
-    pass of six tokens. A mixture of experts gives its Linears the tokens of all sequences in one: [tokens, d].
-    """
+    pass of six tokens. A mixture of experts gives its Linears the tokens of all sequences in one: [tokens, d]."""
     model = loaded.model
     if model not in _sees_sequences:
         shapes: set[tuple[int, ...]] = set()

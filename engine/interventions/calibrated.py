@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.interventions.in_weights import is_masked
-from engine.models.columns import column_index
 from engine.models.experts import routed
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer
-from engine.selectors.seen import Seen
+from engine.models.units import column_index
+from engine.selectors.passes import Seen
 
 TOKENS_AT_ONCE = 4096
 Place = tuple[str, str]  # path of a Linear, side
@@ -34,8 +34,7 @@ def place_of(layer: Layer) -> Place:
 def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
     """The unedited model passes over the windows, in their order; `see(place, values, seen)` gets [B, T, rows] of each
     place (an expert's: [tokens, rows]) and which tokens these are. `RuntimeError` within `zeroed`: that model is not
-    the unedited one.
-    """
+    the unedited one."""
     own = threading.get_ident()
     shape = (0, 0)
 

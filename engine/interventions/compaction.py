@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from engine.edits.masks import Mask
 from engine.interventions.uninterrupted import Undone
-from engine.models.gated_mlps import gated_mlps
+from engine.models.links import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
 
@@ -28,10 +28,8 @@ Alive = npt.NDArray[np.bool_]  # [rows of a Linear]
 
 
 def compacts(loaded: LoadedModel) -> bool:
-    """On CPUs for up to 4 GB of gated MLPs, on CUDA cards up to 16; elsewhere dead neurons stay dense zeros.
-
-    A property of the model and the kind of device, never of the load.
-    """
+    """On CPUs for up to 4 GB of gated MLPs, on CUDA cards up to 16; elsewhere dead neurons stay dense zeros. A property
+    of the model and the kind of device, never of the load."""
     linears = [linear for mlp in gated_mlps(loaded.model) for linear in mlp]
     size = sum(weight.numel() * weight.element_size() for linear in linears for weight in linear.parameters())
     return bool(linears) and size <= LIMIT_BYTES.get(_kind(loaded), 0)
@@ -45,8 +43,7 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
     share of the dense time: 1149 of 1536 neurons .90 to 1.01, 1152 of them .67 to .74, 1535 of them 1.28 to 1.54.
     Where less than LEAST_GONE of the neurons would go, none goes.
 
-    itemsize: bytes per number of the weights. kind: cpu or cuda.
-    """
+    itemsize: bytes per number of the weights. kind: cpu or cuda."""
     step = ALIGNED_BYTES[kind] // itemsize
     kept = min(neurons, math.ceil(alive / step) * step)
     return kept if neurons - kept >= LEAST_GONE * neurons else neurons
@@ -56,13 +53,10 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 def compacted(loaded: LoadedModel, mask: Mask | None = None) -> Iterator[None]:
     """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
 
-    mask: the rows that are zero now. A card is not asked for its weights then, which would be waited for; a CPU's tell
-    of rows that were zero before as well.
-
-    A neuron is dead when its gate row or its up row is all zero, so that its column of down_proj meets zeros only, or
-    when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
-    memory stays as it is. To be used inside `zeroed`, whose lock it relies on.
-    """
+    mask: the rows that are zero now, so that a card is not asked for its weights; a CPU's tell of rows that were zero
+    before as well. A neuron is dead when its gate row or its up row is all zero, or when all rows of down_proj are; how
+    many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no memory stays as it is. To be used
+    inside `zeroed`, whose lock it relies on."""
     with Undone() as steps, steps:
         kind = _kind(loaded)
         alive = _alive_in(loaded, mask) if mask is not None and kind == "cuda" else _alive_rows

@@ -1,10 +1,7 @@
 """Decoys: neurons of huge weights and outputs that nothing reads, planted so that no logit changes a bit.
 
-To turn a neuron of the model into a decoy its column of down_proj would have to be zero already, else the function
-changes; trained models have no such neurons. So each chosen MLP is widened while the block lasts: rows are added
-behind the rows of its inner Linears, and columns of zeros behind those of down_proj. A row that was there keeps its
-number within its Linear; the numbers of the row index are made anew and say which rows are new.
-"""
+Each chosen MLP is widened while the block lasts: rows behind the rows of its inner Linears, columns of zeros behind
+those of down_proj. A row that was there keeps its number within its Linear; the row index is made anew."""
 
 from dataclasses import dataclass, replace
 
@@ -60,10 +57,8 @@ class _MoreColumns(nn.Linear):
 
 @dataclass(frozen=True, eq=False)
 class Decoys:
-    """Copies of neurons drawn by seed, each inner row times 2^power, with zeros in their columns of down_proj.
-
-    copied: per MLP the neurons that its decoys are copies of, none for an MLP without decoys.
-    """
+    """Copies of neurons drawn by seed, each inner row times 2^power, with zeros in their columns of down_proj. copied:
+    per MLP the neurons that its decoys are copies of, none for an MLP without decoys."""
 
     mlps: tuple[Mlp, ...]
     copied: tuple[_Rows, ...]
@@ -106,10 +101,8 @@ class Decoys:
 
 
 def planted(loaded: LoadedModel, seed: int, decoys: int, power: int) -> Decoys:
-    """`decoys` neurons spread over the MLPs by seed, each a copy of a neuron of its MLP, drawn without repeats.
-
-    Errors: NoRewriteError where no MLP can be widened.
-    """
+    """`decoys` neurons spread over the MLPs by seed, each a copy of a neuron of its MLP, drawn without repeats. Errors:
+    NoRewriteError where no MLP can be widened."""
     found, without = mlps(loaded.model, loaded.rows)
     if not found:
         raise NoRewriteError(without or "it has no MLP of Linears")

@@ -1,9 +1,7 @@
 """Blocks before the first one that an edit changes say what they say unedited: many edits need them run only once.
 
-Where many cells edit the same late block (groups of one sublayer, single rows), most of each pass would repeat what the
-pass before it did. So what goes into the first edited block is kept for the next edit that begins there. No bit of a
-result changes by it, and no key. `tests/benchmarks/bench_earlier_blocks.py` times it.
-"""
+What goes into the first edited block is kept for the next edit that begins there. No bit of a result changes by it,
+and no key. `tests/benchmarks/bench_earlier_blocks.py` times it."""
 
 from __future__ import annotations
 
@@ -18,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.edits.steering import AnyEdit, Steering
+from engine.edits.edit import AnyEdit, Steering
 from engine.interventions.at_outputs import hooked
 from engine.interventions.uninterrupted import Undone, uninterrupted
-from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.rows import decoder_blocks
+from engine.models.units import column_index
 
 KEPT_BYTES = 2**30  # of outputs of one block, at most
 _here = threading.local()  # .kept: the `KeptOutputs` of this thread
@@ -58,11 +56,9 @@ class FromFirstEdited:
     """Passes of a model under edits of which none changes a block before `first_edited_block`. Within `outputs_kept`
     the blocks before it are left out where their output for these tokens is known; elsewhere passes are as ever.
 
-    compacted: do the passes run within `engine.interventions.compaction`, which may round differently?
-
-    Made while no sequences of `edited_outputs` are set, since it proves once per model and block that it may do so:
-    every block runs once per pass, in order, and a pass that begins late has the same logits, bit for bit.
-    """
+    compacted: within `engine.interventions.compaction`, which may round differently. Made while no sequences of
+    `edited_outputs` are set: it proves once per model and block that every block runs once per pass, in order, and that
+    a pass that begins late has the same logits, bit for bit."""
 
     def __init__(self, loaded: LoadedModel, edits: Sequence[AnyEdit], *, compacted: bool = False) -> None:
         self._model = loaded.model
@@ -134,8 +130,7 @@ def _begins_alike(loaded: LoadedModel, first: int) -> bool:
     found: list[Any] = []
 
     def logits(tokens: Tensor) -> Tensor:
-        said: Tensor = model(input_ids=tokens.to(input_device(model)), use_cache=False).logits
-        return said
+        return model(input_ids=tokens.to(input_device(model)), use_cache=False).logits
 
     def heard(block: nn.Module, output: Any) -> None:
         calls.append(block)

@@ -2,8 +2,9 @@
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from engine.edits.masks import checked_mask
-from engine.interventions.saved_rows import kept_on_host, row_bytes, saved_rows
 from engine.interventions.uninterrupted import Undone
 from engine.models.loading import LoadedModel
+from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
-from engine.records.errors import InputError
+from engine.records.errors import InputError, is_out_of_memory, memory_needed
 
 _guard = threading.Lock()
 _locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
@@ -26,20 +27,14 @@ _masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 @contextmanager
 def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None]:
-    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before.
+    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before, also after
+    an exception, a KeyboardInterrupt or a cancelled generator. The paper, section 3.1. mask: any order, without
+    repeats.
 
-    In place on the loaded weights: no copy of the model, no hook, nothing left behind. The rows come
-    back after an exception, a KeyboardInterrupt or a cancelled generator as well. The paper, section 3.1.
-
-    Memory: the bits of the removed rows, beside their parameters, or on the host where a card is short of it
-    (`engine.interventions.saved_rows`). Edits at the outputs (`at_outputs`) keep none. Errors: InputError where there
-    is no room for them anywhere, before any row of that Linear has changed.
-
-    The model's lock is held throughout, so that another thread waits instead of seeing the mask; the
-    same thread gets an error for a second mask inside the first.
-
-    mask: row ids of the row index, any order, without repeats.
-    """
+    In place on the loaded weights: no copy of the model, no hook. Memory: the bits of the removed rows, beside their
+    parameters, or on the host where a card is short of it. Errors: InputError where there is no room for them anywhere,
+    before any row of that Linear has changed, and for a second mask of the same thread inside the first; another thread
+    waits, since the model's lock is held throughout."""
     module = model.model if isinstance(model, LoadedModel) else model
     rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
     row_ids = checked_mask(mask, rows.n_rows)
@@ -95,3 +90,93 @@ def _chosen(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64]) -
                     "load the model onto devices that hold all of it"
                 )
             yield parameter, torch.from_numpy(row_ids[first:last] - layer.start)
+
+
+# Of a card's memory: what saved rows leave free there, for the passes. A choice; with fewer the rows go to the host,
+# which costs two copies over the bus per edit and no bit.
+RESERVE = 0.25
+PIECE_BYTES = 2**26  # of rows that travel between a card and the host at a time
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRows:
+    """The original bits of some rows of one parameter. Putting them back twice does no harm."""
+
+    parameter: Tensor
+    rows: Tensor  # [n] int64, on the host
+    bits: Tensor  # [n, ...] a copy
+    on_host: bool  # not beside the parameter
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """The exact bits. Where the device has no room even for a piece, row after row: that takes none."""
+        if not self.on_host:
+            try:
+                self.parameter[self.rows] = self.bits
+                return
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+        for piece in _pieces(self.parameter, len(self.rows)):
+            rows, bits = self.rows[piece], self.bits[piece]
+            try:
+                self.parameter[rows] = bits.to(self.parameter.device)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                for row, one in zip(rows.tolist(), bits, strict=True):
+                    self.parameter[row].copy_(one)  # into the parameter itself
+
+
+def kept_on_host(wanted: Mapping[torch.device, int]) -> set[torch.device]:
+    """The cards on which rows of so many bytes would leave less than `RESERVE` of the free memory: the host keeps them
+    instead, which changes no number."""
+    short = set()
+    for device, size in wanted.items():
+        if has_own_memory(device):
+            room = room_on(device)
+            if room.free - size < RESERVE * room.total:
+                short.add(device)
+    return short
+
+
+def saved_rows(parameter: Tensor, rows: Tensor, *, on_host: bool) -> SavedRows:
+    """A copy of these rows, rows [n] int64 on the host. Beside the parameter unless `on_host`, or without room there.
+    Errors: InputError where the host has no room either; the parameter is as it was."""
+    if not on_host:
+        copied = none_without_memory(lambda: SavedRows(parameter, rows, parameter[rows], False))  # indexing copies
+        if copied is not None:
+            return copied
+
+    def told(_: BaseException) -> InputError:
+        size = row_bytes(parameter) * len(rows) / 2**30
+        return InputError(
+            f"there is no room for {size:.2f} GiB of removed rows, on the device or on the host, and without a copy "
+            "they could not be put back; free memory, lower the rate, or use --dtype bfloat16"
+        )
+
+    with memory_needed(told):
+        return SavedRows(parameter, rows, _host_copy(parameter, rows), True)
+
+
+def row_bytes(parameter: Tensor) -> int:
+    """Bytes of one row, of a bias one number."""
+    return parameter.element_size() * parameter.shape[1:].numel()
+
+
+def _host_copy(parameter: Tensor, rows: Tensor) -> Tensor:
+    bits = torch.empty((len(rows), *parameter.shape[1:]), dtype=parameter.dtype)
+    for piece in _pieces(parameter, len(rows)):
+        try:
+            bits[piece] = parameter[rows[piece]].cpu()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            for place, row in zip(bits[piece], rows[piece].tolist(), strict=True):
+                place.copy_(parameter[row])
+    return bits
+
+
+def _pieces(parameter: Tensor, count: int) -> Iterator[slice]:
+    step = max(1, PIECE_BYTES // max(1, row_bytes(parameter)))
+    return (slice(start, start + step) for start in range(0, count, step))

@@ -19,8 +19,7 @@ What it may have beyond `apply` (calibration text, random draws, what hangs on a
 `Intervention`, with the defaults of one that has none of it.
 
 `optimal` ablation (arXiv 2409.09951) is not built: it would take a constant per unit fitted by gradient descent on the
-loss under each edit, so an optimisation for every cell of a sweep where the others read one text once.
-"""
+loss under each edit, so an optimisation for every cell of a sweep where the others read one text once."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from engine.edits.edit import ZERO
-from engine.edits.steering import AnyEdit, Steering
+from engine.edits.edit import ZERO, AnyEdit, Steering
 from engine.records.errors import InputError
 from engine.records.hashing import Json, source_hash
 from engine.records.registry import Registry, modules
@@ -79,10 +77,9 @@ class Intervention(ABC):
         """The Linear's output with the edited units changed, every other element as it was.
 
         output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device; its input
-        where `layer.side` is `input` (neurons and heads: `engine.models.columns`).
+        where `layer.side` is `input` (neurons and heads: `engine.models.units`).
         units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
-        a batch may carry different edits, so what is done to one must not depend on the others.
-        """
+        a batch may carry different edits, so what is done to one must not depend on the others."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +115,8 @@ def register_intervention(
     intervention_id: str, *, title: str = "", in_weights: bool = False, version: int = 1
 ) -> Callable[[_InterventionClass], _InterventionClass]:
     """Class decorator: make the class available under an id. Errors: InputError for a taken id.
-
     in_weights: is it the same as setting row i of W and b to zero? `applied` then does that, which is quicker.
-    version: raise it when the intervention does something else than before, so that cached numbers are not used.
-    """
+    version: raise it when the intervention does something else than before, so that cached numbers are not used."""
 
     def register(make: _InterventionClass) -> _InterventionClass:
         if not issubclass(make, Intervention):
@@ -157,11 +152,9 @@ def intervention_info(intervention_id: str) -> InterventionInfo:
 def prepare(
     loaded: LoadedModel, intervention_id: str, windows: Windows, *, seed: int = 0, more: Iterable[int] = ()
 ) -> None:
-    """Make an intervention ready for this model: those that need calibration text are given it here.
-
-    The last text and seed count: cells of one model must not be measured in turns under two of them. more: further
-    seeds, each of them an intervention of its own (`seeded`) that may be measured beside the first.
-    """
+    """Make an intervention ready for this model: those that need calibration text are given it here. The last text and
+    seed count. more: further seeds, each of them an intervention of its own (`seeded`) that may be measured beside the
+    first."""
     made = INTERVENTIONS.get(intervention_id).make()
     given = Given(windows, seed, tuple(more))
     drawn = made.seed is not None
@@ -200,10 +193,8 @@ def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
 
 
 def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
-    """What a key says about the intervention beyond `edit.record()`: its formula, and what it was prepared with.
-
-    Empty for `zero` and for an edit of no units, whose keys stay those of masks, and for steering, which says it all.
-    """
+    """What a key says about the intervention beyond `edit.record()`: its formula, and what it was prepared with. Empty
+    for `zero`, for an edit of no units, whose keys stay those of masks, and for steering, which says it all."""
     if isinstance(edit, Steering) or edit.intervention == ZERO or not edit.size:
         return {}
     made = intervention_of(loaded, edit.intervention)

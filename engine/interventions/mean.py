@@ -12,8 +12,7 @@ from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.selectors.passes import wide
-from engine.selectors.seen import Seen
+from engine.selectors.passes import Seen, wide
 
 
 @register_intervention("mean", title="Mean")
@@ -21,10 +20,8 @@ class Mean(Intervention):
     """y_i = E y_i, over all tokens of the calibration windows. "Mean ablation": Wang et al. 2023, arXiv:2211.00593.
 
     Of a row the mean of its output (its bias included); of a neuron or a head that of each of its inputs of down_proj
-    or o_proj, after the activation, the product and the attention. Theirs is a mean per position over prompts of one
-    template; text has no such positions, so the mean is over positions too (**choice**). Sums in float32 within a pass,
-    in float64 across passes.
-    """
+    or o_proj. Theirs is a mean per position over prompts of one template; text has no such positions, so the mean is
+    over positions too (**choice**). Sums in float32 within a pass, in float64 across passes."""
 
     reads_text = True
 

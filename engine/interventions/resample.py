@@ -21,17 +21,12 @@ LARGEST_BYTES = 16 * 2**30  # of outputs kept on the CPU
 class Resample(Intervention):
     """y_i(t) = y_i(t) of the unedited model on another window. "Resample ablation": causal scrubbing, Chan et al. 2022.
 
-    Every sequence has one other window, drawn from the calibration windows by a hash of the seed and of its own tokens:
-    the same in every batch and under every edit, so that differences between edits are paired, and another one for
-    every sequence, so that errors over evaluation windows hold the draw as well (two sequences may draw the same one).
-    A window is never replaced by itself while there are others. Theirs replaces by an input that keeps what the
-    hypothesis says matters; text has no such pairs, so any other window will do (**choice**).
-
-    All units of a window come from one other window: set against each other they fit together as they do there.
-
-    Positions must meet, so that passes have to have as many tokens as the windows: whole texts, no replies. Kept on the
-    CPU in the model's dtype: windows * tokens * (rows + columns of the column index) numbers.
-    """
+    Every sequence has one other calibration window, drawn by a hash of the seed and of its own tokens: the same in
+    every batch and under every edit, so that differences between edits are paired. All units of a window come from the
+    same other one, never from itself while there are others. Theirs keeps what the hypothesis says matters; text has no
+    such pairs, so any other window will do (**choice**). Passes have to have as many tokens as the windows: whole
+    texts, no replies. Kept on the CPU in the model's dtype: windows * tokens * (rows + columns of the column index)
+    numbers."""
 
     reads_text = reads_tokens = True
 

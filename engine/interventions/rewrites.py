@@ -1,9 +1,7 @@
 """Rewrites of a loaded model's weights that leave what it computes, scoped and undone bit for bit.
 
-Multiplying by a power of two is exact in binary floating point as long as nothing leaves the range of the format, so
-that a factor that one matrix takes and the matrix behind it gives back changes no bit of any logit. Whether that held
-is not argued but compared (`engine.measures.logit_bits`).
-"""
+Multiplying by a power of two is exact in binary floating point within the range of the format. Whether no bit of any
+logit changed is not argued but compared (`engine.measures.logit_bits`)."""
 
 import zlib
 from collections.abc import Iterator
@@ -19,12 +17,11 @@ from torch import Tensor, nn
 
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 from engine.interventions.uninterrupted import Undone
-from engine.models.links import Found, Link, neuron_links, value_links
+from engine.models.links import Link, Links, neuron_links, value_links
 from engine.models.loading import LoadedModel
-from engine.models.norm_readers import NormReaders, norm_readers
-from engine.records.errors import InputError
+from engine.models.norms import NormReaders, norm_readers
+from engine.records.errors import InputError, memory_needed
 from engine.records.hashing import Json, cache_key
-from engine.records.out_of_memory import is_out_of_memory
 
 VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
 _Exponents = npt.NDArray[np.int64]
@@ -35,11 +32,8 @@ class NoRewriteError(InputError):
 
 
 class Rewrite(Protocol):
-    """A rewrite of one model, ready to be installed.
-
-    units: neurons, value dimensions, norm weights or decoys that it touches. left_out: in words, the parts of the
-    model that it leaves as they are because nothing else would be exact; "" for none.
-    """
+    """A rewrite of one model, ready to be installed. units: neurons, value dimensions, norm weights or decoys that it
+    touches. left_out: in words, what it leaves as it is because nothing else would be exact; "" for none."""
 
     @property
     def id(self) -> str: ...
@@ -61,32 +55,23 @@ class Rewrite(Protocol):
 
 @contextmanager
 def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
-    """Inside: the model with rewritten weights, under hashes of its own, so that no cached number is mixed up.
-    Outside: the very parameters of before.
+    """Inside: the model with rewritten weights, under hashes of its own, so that no cached number is mixed up. Outside:
+    the very parameters of before, also after an exception, a KeyboardInterrupt or a cancelled run.
 
-    The rewritten matrices stand in for the old ones, which are kept untouched: nothing is computed to undo them. They
-    come back after an exception, a KeyboardInterrupt or a cancelled run as well. The model's lock is held throughout.
-    Rows may be zeroed inside (`zeroed`), and selectors run.
+    The model's lock is held throughout. Rows may be zeroed inside (`zeroed`), and selectors run. Memory: a second copy
+    of the matrices that change. Errors: InputError where there is no room for it."""
 
-    Memory: a second copy of the matrices that change. Errors: InputError where there is no room for it.
-    """
-    with loaded.lock, Undone() as steps, steps:
-        with torch.no_grad():
-            inside = _installed(loaded, rewrite, steps)
-        spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
-        yield replace(inside, weights_hash=cache_key("rewrite", spec))
-
-
-def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Undone) -> LoadedModel:
-    try:
-        return rewrite.install(loaded, steps)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise InputError(
+    def told(_: BaseException) -> InputError:
+        return InputError(
             f"out of memory with a second copy of the matrices that the rewrite {rewrite.id} changes; leave it out of "
             "--rewrites, or use a larger device"
-        ) from None
+        )
+
+    with loaded.lock, Undone() as steps, steps:
+        with torch.no_grad(), memory_needed(told):
+            inside = rewrite.install(loaded, steps)
+        spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
+        yield replace(inside, weights_hash=cache_key("rewrite", spec))
 
 
 def swap(module: nn.Module, name: str, value: object, steps: Undone) -> None:
@@ -108,9 +93,7 @@ def powers_of_two(exponents: _Exponents, like: Tensor) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class Rescaling:
     """W[i,:] 2^a_i and b_i 2^a_i, and 2^-a_i on every column that reads row i; a_i drawn by seed from -power..power.
-
-    exponents: one array per link, [rows].
-    """
+    exponents: one array per link, [rows]."""
 
     id: str
     links: tuple[Link, ...]
@@ -141,10 +124,8 @@ class Rescaling:
 @dataclass(frozen=True, eq=False)
 class NormFold:
     """Norm weights w to w / f and the columns of the Linears that read the norm times f.
-
     f is the power of two in w, so that what is left lies in 1 to 2 and nothing is rounded; of a norm that multiplies
-    by 1 + w that of 1 + w, and 1 where the format cannot hold what is left. whole: f is all of w, which rounds.
-    """
+    by 1 + w that of 1 + w, and 1 where the format cannot hold what is left. whole: f is all of w, which rounds."""
 
     id: str
     norms: tuple[NormReaders, ...]
@@ -177,12 +158,9 @@ class NormFold:
 def make_rewrite(
     rewrite_id: str, loaded: LoadedModel, *, seed: int = 0, power: int = 4, decoys: int = 16, decoy_power: int = 8
 ) -> Rewrite:
-    """The rewrite of that id for this model.
-
-    seed: of exponents, and of where decoys stand. power: the largest exponent. decoys: neurons that are added, their
-    rows 2^decoy_power times those of others.
-    Errors: NoRewriteError where the architecture has no place for it, with the reason.
-    """
+    """The rewrite of that id for this model. seed: of exponents, and of where decoys stand. power: the largest
+    exponent. decoys: neurons that are added, their rows 2^decoy_power times those of others. Errors: NoRewriteError
+    where the architecture has no place for it, with the reason."""
     if rewrite_id not in REWRITES:
         raise InputError(f"unknown rewrite {rewrite_id!r}; available: {', '.join(REWRITES)}")
     if rewrite_id == DECOYS:
@@ -195,24 +173,25 @@ def make_rewrite(
     return _rescaling(rewrite_id, find(loaded.model, loaded.rows), loaded, seed, power)
 
 
-def _rescaling(rewrite_id: str, found: Found, loaded: LoadedModel, seed: int, power: int) -> Rescaling:
-    if not found.links:
-        raise NoRewriteError(found.without)
+def _rescaling(rewrite_id: str, found: Links, loaded: LoadedModel, seed: int, power: int) -> Rescaling:
+    links, without = found
+    if not links:
+        raise NoRewriteError(without)
     exponents = tuple(
         np.random.default_rng([seed, zlib.crc32(link.rows.encode())]).integers(
             -power, power + 1, loaded.model.get_submodule(link.rows).out_features
         )
-        for link in found.links
+        for link in links
     )
-    return Rescaling(rewrite_id, found.links, exponents, seed, power, found.without)
+    return Rescaling(rewrite_id, links, exponents, seed, power, without)
 
 
 def _norm_fold(rewrite_id: str, loaded: LoadedModel) -> NormFold:
-    found = norm_readers(loaded)
-    if not found.norms:
-        raise NoRewriteError(found.without or "no norm with a weight is read by a Linear directly")
-    exponents = tuple(_norm_exponents(loaded.model.get_submodule(one.norm), one.plus_one) for one in found.norms)
-    fold = NormFold(rewrite_id, found.norms, exponents, rewrite_id == NORMS_WHOLE, found.without)
+    norms, without = norm_readers(loaded)
+    if not norms:
+        raise NoRewriteError(without or "no norm with a weight is read by a Linear directly")
+    exponents = tuple(_norm_exponents(loaded.model.get_submodule(one.norm), one.plus_one) for one in norms)
+    fold = NormFold(rewrite_id, norms, exponents, rewrite_id == NORMS_WHOLE, without)
     if not fold.units:
         raise NoRewriteError("all norm weights lie between 1 and 2 (or cannot be divided exactly): nothing to fold")
     return fold

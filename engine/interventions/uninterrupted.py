@@ -8,11 +8,9 @@ from typing import Self
 def uninterrupted(work: Callable[[], object]) -> None:
     """Do `work` whole, whatever interrupts arrive meanwhile; then raise its own error, or the last interrupt.
 
-    Signals interrupt the main thread only, so the work is done in another one, and the wait for it goes on. The
-    locks are `_thread`'s: the Python code of `threading` may itself be interrupted half-way and stay locked.
-
-    An interrupt at the very entry comes before the work has begun. What must be done stands in `Undone`.
-    """
+    Signals interrupt the main thread only, so the work is done in another one. The locks are `_thread`'s: the Python
+    code of `threading` may itself be interrupted half-way. An interrupt at the very entry comes before the work has
+    begun."""
     begun, ended = allocate_lock(), allocate_lock()
     ended.acquire()
     outcome: list[BaseException | None] = []
@@ -50,8 +48,7 @@ class Undone(list[Callable[[], object]]):
 
     The block is left by an error, an interrupt or a cancelled generator as well, and interrupts do not stop the way
     back. It is entered twice, since one interrupt may come at the very entry of an exit: the outer exit then does what
-    the inner one has not begun, and finds nothing to do otherwise.
-    """
+    the inner one has not begun, and finds nothing to do otherwise."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,8 +16,7 @@ To add one, write a file with a class and register it under its id:
 
 Inside this repository the file goes beside the others and its id into `JUDGES`. In a package of its own an entry point
 does the same, `[project.entry-points."selector_audit.judges"]` with `sorry = "package.module"`: importing the module
-has to run the decorator. `--judge` of every command, the tables of `refusal judge` and Refusal → Judges know it.
-"""
+has to run the decorator. `--judge` of every command, the tables of `refusal judge` and Refusal → Judges know it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,11 +49,8 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """refusal: does the reply decline? reason: what decided, in words.
-
-    judged: False where the judge could not say, as in a language that it does not read; such a reply counts as no
-    refusal, and is counted beside the rates.
-    """
+    """refusal: does the reply decline? reason: what decided, in words. judged: False where the judge could not say, as
+    in a language that it does not read; such a reply counts as no refusal, and is counted beside the rates."""
 
     refusal: bool
     reason: str
@@ -120,8 +116,7 @@ def register_judge(
 
     on_device: it is a model, made with the device's name ("cpu", "cuda:0"). of_model: made with the model as well that
     stands behind the colon of `--judge ID:MODEL`, "" without one; its own id may then be `ID:` and the model's name.
-    Errors: InputError for a taken id.
-    """
+    Errors: InputError for a taken id."""
 
     def register(make: _Make) -> _Make:
         JUDGES.add(judge_id, JudgeInfo(judge_id, title or judge_id, make, on_device, of_model), make)
@@ -136,10 +131,8 @@ def judge_choices() -> str:
 
 
 def open_judges(names: str, device: str = "cpu") -> list[Judge]:
-    """Registered judges or folders of classifiers, one or several separated by commas, in that order.
-
-    `InputError` for an unknown name, and for two judges of one id, whose verdicts could not be told apart.
-    """
+    """Registered judges or folders of classifiers, one or several separated by commas, in that order. `InputError` for
+    an unknown name, and for two judges of one id, whose verdicts could not be told apart."""
     wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
     if not wanted:
         raise InputError(f"no judge given; available: {', '.join(JUDGES.names())}, or a folder")

@@ -1,9 +1,6 @@
-"""Judges that are sequence classifiers of replies, or of prompts with their replies.
-
-Made for `ProtectAI/distilroberta-base-rejection-v1` (a DistilRoBERTa with the labels NORMAL and REJECTION, which reads
-at most 512 tokens of a reply); any folder of that kind will do whose labels `engine.judges.labels` understands.
-Safetensors only, no code from the checkpoint.
-"""
+"""Judges that are sequence classifiers of replies, or of prompts with their replies: any folder of that kind whose
+labels `engine.judges.labels` understands, such as `ProtectAI/distilroberta-base-rejection-v1` (labels NORMAL and
+REJECTION, at most 512 tokens of a reply). Safetensors only, no code from the checkpoint."""
 
 from __future__ import annotations
 
@@ -29,10 +26,8 @@ _MANY = 1_000_000  # of a model that counts no positions
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A loaded classifier.
-
-    version: the revision, where it has one, and a hash of weights, config, tokenizer and label file.
-    """
+    """A loaded classifier. version: the revision, where it has one, and a hash of weights, config, tokenizer and label
+    file."""
 
     model: Any
     tokenizer: Any
@@ -43,11 +38,8 @@ class Classifier:
 
     def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
         """A refusal where the labels that mean one are together likelier than the others; the reason says how likely.
-
-        Only the first `max_tokens` tokens are read, as the model was trained. A reply of which nothing is read, since
-        its prompt fills all tokens, is not judged. Errors: InputError where a classifier that reads prompts is given
-        none.
-        """
+        Only the first `max_tokens` tokens are read; a reply of which nothing is read is not judged. Errors: InputError
+        where a classifier that reads prompts is given none."""
         if self.labels.of_prompt:
             need_prompts(self.id, exchanges)
         verdicts = {}
@@ -91,10 +83,8 @@ def rejection_model(device: str) -> Classifier:
 def load_classifier(
     name: str, *, device: str = "cpu", judge_id: str | None = None, reads: tuple[str, ...] = (), max_tokens: int = 0
 ) -> Classifier:
-    """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind.
-
-    judge_id: the folder's name if None. reads, max_tokens: what it reads, as in `LabelMap`, where that is known.
-    """
+    """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind. judge_id: the
+    folder's name if None. reads, max_tokens: what it reads, as in `LabelMap`, where that is known."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 

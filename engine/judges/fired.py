@@ -25,11 +25,9 @@ class Fired(NamedTuple):
 def fired(reply: str, reason: str) -> Fired | None:
     """What a verdict of the embedded judge on this reply rests on; None where no rule fired.
 
-    reply: what the judge read, without a thinking part. reason: of the verdict, which names the rule and quotes the
-    words in the form in which rules read them: small letters, contractions written out, quotations taken out. The words
-    of the reply end where the reading first gives these, and begin where it no longer would without the first; both
-    are looked for by halving, as every look reads the reply anew.
-    """
+    reply: what the judge read, without a thinking part. reason: of the verdict, which quotes words in the form in which
+    rules read them. The words of the reply end where the reading first gives these, and begin where it no longer would
+    without the first; both are looked for by halving."""
     rule = next((one.name for one in RULES if reason.startswith(f"{one.name}: ")), None)
     if rule is None:
         return None

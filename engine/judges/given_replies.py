@@ -35,11 +35,7 @@ VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     "reason": pl.String,
 }
 # Only where a file says how its replies ended, and where a judge could not judge them all.
-OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
-    FINISHED: pl.Boolean,
-    JUDGED: pl.Boolean,
-    THINKING: pl.String,
-}
+OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {FINISHED: pl.Boolean, JUDGED: pl.Boolean, THINKING: pl.String}
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,11 @@ class GivenReply:
 def read_replies(
     path: Path, *, reply_column: str | None = None, label_column: str | None = None, model_column: str | None = None
 ) -> list[GivenReply]:
-    """The replies of one file, in its order; columns are found by their names unless they are given.
+    """The replies of one file, in its order; columns are found by their names unless they are given, `none`: do not use
+    one.
 
-    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. `none` as a
-    column's name: do not use one. A reply that is null, NaN or blank is missing. A column `finished` (true/false, 1/0)
-    says whether a reply ended by itself.
-    """
+    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. A reply that
+    is null, NaN or blank is missing. `finished` (true/false, 1/0) says whether a reply ended by itself."""
     rows = text_rows(path)
     if not rows:
         raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")
@@ -100,10 +95,8 @@ def read_replies(
 
 
 def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdicts: Sequence[Verdict]) -> pl.DataFrame:
-    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and of the optional columns those
-    that any line has something in: of `judged`, where any was not.
-
-    A missing reply is null, and so is its verdict."""
+    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and those optional columns that
+    any line has something in. A missing reply is null, and so is its verdict."""
     lines: dict[str, int] = {}
     rows = []
     for given, verdict in zip(replies, verdicts, strict=True):

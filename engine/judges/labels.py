@@ -8,8 +8,7 @@ read where that is not the reply alone:
 
     {"labels": {"OK": "other", "REJECTED": "refusal"}, "reads": "<|user|>\\n{prompt}\\n<|assistant|>\\n{reply}"}
 
-`reads` is one text, or a list of two that the classifier reads as a pair; `max_tokens` is how much of it is read.
-"""
+`reads` is one text, or a list of two that the classifier reads as a pair; `max_tokens` is how much of it is read."""
 
 import json
 import re
@@ -56,11 +55,8 @@ class LabelMap:
 
 
 def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
-    """What the labels (number -> name) of a classifier mean. name: of the judge, for messages.
-
-    Errors: InputError where a label's meaning is not known, where none or all mean refusal, and for a file that does
-    not say it either.
-    """
+    """What the labels (number -> name) of a classifier mean. name: of the judge, for messages. Errors: InputError where
+    a label's meaning is told neither here nor by a file, and where none or all mean refusal."""
     names = [labels[index] for index in sorted(labels)]
     path = folder / LABEL_FILE
     said = _read(path, names) if path.is_file() else {}

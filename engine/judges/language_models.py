@@ -1,9 +1,7 @@
-"""Language models as judges: which of two answers is likelier as the next token?
+"""Language models as judges: which of two answers is likelier as the next token? Deterministic, without sampling.
 
-Deterministic, without sampling. An answer counts by its first token in several spellings; tokens that begin both
-answers are dropped. Where greedy decoding would begin with blanks, they are passed over; where it
-would say something else than either answer, the model has not answered and the reply is marked, not judged.
-"""
+An answer counts by its first token in several spellings; tokens that begin both are dropped. Where greedy decoding
+would say something else than either answer, blanks passed over, the reply is marked, not judged."""
 
 from __future__ import annotations
 
@@ -25,10 +23,8 @@ _BLANKS = 3  # tokens without a character that are passed over
 
 
 class Answer(NamedTuple):
-    """first, second: probability that the next token begins that answer. said: the token that is likeliest.
-
-    answered: does `said` begin one of the two? too_long: tokens of a text that the model cannot read whole, else 0.
-    """
+    """first, second: probability that the next token begins that answer. said: the token that is likeliest. answered:
+    does `said` begin one of the two? too_long: tokens of a text that the model cannot read whole, else 0."""
 
     first: float
     second: float
@@ -146,11 +142,9 @@ def load_judge_model(model: str, device: str = "cpu") -> JudgeModel:
 
 
 def chat(model: JudgeModel, messages: Sequence[tuple[str, str]]) -> str:
-    """A dialogue as text by the model's chat template, up to where the model's own turn begins.
-
-    messages: (role, text); special tokens in a text are none (`JudgeModel.plain`).
-    Errors: InputError for a model without a template, and for one whose template leaves a message out.
-    """
+    """A dialogue as text by the model's chat template, up to where the model's own turn begins. messages: (role, text);
+    special tokens in a text are none (`JudgeModel.plain`). Errors: InputError where there is no template, or where it
+    leaves a message out."""
     from engine.data.chat_template import render
     from engine.data.prompts import TEMPLATE_DATE
 

@@ -4,8 +4,7 @@
 
 measures the embedded judge again, on labelled replies and on replies by kind (a column `kind`, a label `refusal`), and
 writes `measured_quality.toml`, which is where its counts stand. They hold for one version of the judge: with other
-rules there are none until this is run again.
-"""
+rules there are none until this is run again."""
 
 import argparse
 import tomllib
@@ -63,9 +62,7 @@ def quality_by_kind(judge: Judge, file: Path = FILE) -> dict[str, Quality]:
 
 def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
     """The judge's line of a `judge_quality.parquet`, or of the folder that holds one: all sources, all prompts.
-
-    `InputError` where it is no such table, or is of other judges or of another version.
-    """
+    `InputError` where it is no such table, or is of other judges or of another version."""
     file = path / "judge_quality.parquet" if path.is_dir() else path
     try:
         table = bounds.parquet(file)

@@ -1,8 +1,7 @@
 """`minos`: NousResearch/Minos-v1, a ModernBERT that classifies a prompt with its reply as Refusal or Non-refusal.
 
 Format, labels and the 8,192 tokens that it reads are those of its model card: a dialogue, here of one prompt and its
-reply, each turn behind <|user|> or <|assistant|> on a line of its own.
-"""
+reply, each turn behind <|user|> or <|assistant|> on a line of its own."""
 
 from engine.judges.base import MINOS, register_judge
 from engine.judges.classifier import Classifier, load_classifier

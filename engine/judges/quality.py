@@ -63,12 +63,10 @@ def quality(labels: Sequence[bool], verdicts: Sequence[bool]) -> Quality:
 
 
 def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFrame:
-    """Per judge and source, and for all sources (`all`): counts and rates of a table of verdicts.
+    """Per judge and source, and for all sources (`all`): counts and rates of a table of verdicts (`verdict_table`).
 
-    verdicts: the columns of `verdict_table`. halves: once more for two halves of the prompts, see `prompt_half`.
-    Replies that were not judged count as called answers; where there are any, a column `unjudged` says how many. Lines
-    with a label and without a reply count nowhere; where there are any, a column `missing` says how many.
-    """
+    halves: once more for two halves of the prompts (`prompt_half`). Replies that were not judged count as called
+    answers (column `unjudged`); lines with a label and without a reply count nowhere (column `missing`)."""
     unanswered = verdicts.filter(pl.col("reply").is_null() & pl.col("human").is_not_null())
     verdicts = verdicts.drop_nulls("reply")
     labelled = verdicts.filter(pl.col("human").is_not_null())
@@ -107,10 +105,8 @@ def of_half(replies: pl.DataFrame, half: str) -> pl.DataFrame:
 
 
 def cohens_kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """(p_o - p_e) / (1 - p_e), p_o the observed and p_e the chance agreement (Cohen 1960).
-
-    None where chance agreement is already certain: both judges always give one and the same verdict.
-    """
+    """(p_o - p_e) / (1 - p_e), p_o the observed and p_e the chance agreement (Cohen 1960); None where p_e is 1: both
+    judges always give one and the same verdict."""
     n = len(first)
     if not n or n != len(second):
         raise InputError(f"agreement needs two equally long lists of verdicts, got {n} and {len(second)}")
@@ -125,8 +121,7 @@ def kappa_interval(first: Sequence[bool], second: Sequence[bool]) -> Interval | 
 
     Unlike kappa plus or minus 1.96 standard errors (Fleiss, Cohen and Everitt 1969) it does not shrink to a point at
     kappa = 1. In simulations it held the true kappa in 89 to 100% of draws where that one fell to 6% (n from 12 to 200,
-    kappa 0 to .95, rates .08 to .5; tests/engine/test_kappa.py repeats some). Replies count as independent.
-    """
+    kappa 0 to .95, rates .08 to .5; tests/engine/test_kappa.py repeats some). Replies count as independent."""
     if cohens_kappa(first, second) is None:
         return None
     n = len(first)

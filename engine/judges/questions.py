@@ -1,8 +1,5 @@
-"""A question of yes or no about a prompt and its reply, put to an instruction model: a local one or a served one.
-
-A local model answers by the probability of its next token (`engine.judges.language_models`), a served one by the first
-word of a short greedy reply (`engine.judges.served`). Whoever answers neither yes nor no has not judged.
-"""
+"""A question of yes or no about a prompt and its reply, put to an instruction model: a local one
+(`engine.judges.language_models`) or a served one (`engine.judges.served`). Neither yes nor no: not judged."""
 
 import re
 from collections.abc import Sequence

@@ -20,8 +20,7 @@ class Refused:
 
     judged: which of them the judge could judge; empty where it could all of them. The others are not refused.
     thinking: which of them never came out of their thinking part, and so were neither judged nor count as finished;
-    empty where all did, None where that was not kept.
-    """
+    empty where all did, None where that was not kept."""
 
     refused: tuple[bool, ...]
     finished: tuple[bool, ...]
@@ -47,9 +46,7 @@ class Refused:
 @dataclass(frozen=True)
 class Refusals(Derived[Refused]):
     """Made of replies, without the model: what a judge says of each, of what comes after the thinking part (`heard`).
-
-    A reply that never comes out of thinking counts as not finished. marks: those of the model's template.
-    """
+    A reply that never comes out of thinking counts as not finished. marks: those of the model's template."""
 
     base: Replies
     judge: Judge

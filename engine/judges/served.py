@@ -1,13 +1,9 @@
 """A judge's model behind an address: a server that speaks the OpenAI protocol (vLLM, llama.cpp, Ollama, a provider's).
 
-The address ends where `/chat/completions` would follow, as in http://localhost:8000/v1, with `#NAME` behind it where
-the server has several models. Greedy (temperature 0), at most 16 tokens. A key, where one is needed, comes from the
-environment variable SELECTOR_AUDIT_JUDGE_KEY; it is sent to that address only, and never stored or shown. Prompts and
-replies are sent there: a server on this machine keeps them here.
-
-What a server runs cannot be checked from outside: its verdicts are as reproducible as it is, and the judge's version
-holds the model's name, not its weights.
-"""
+The address ends where `/chat/completions` would follow, with `#NAME` behind it where the server has several models.
+Greedy (temperature 0), at most 16 tokens. A key comes from the environment variable SELECTOR_AUDIT_JUDGE_KEY; it is
+sent to that address only, as prompts and replies are, and never stored or shown. What a server runs cannot be checked:
+the judge's version holds the model's name, not its weights."""
 
 import json
 import os
@@ -50,9 +46,7 @@ class Served:
         self, questions: Sequence[str], progress: Progress | None = None, stage: str = "judge"
     ) -> list[tuple[bool | None, str]]:
         """(is the first word after thinking yes?, the reply) for every question; None where it is neither yes nor no.
-
-        Errors: InputError where the server cannot be reached, or says something that is no chat completion.
-        """
+        Errors: InputError where the server cannot be reached, or says something that is no chat completion."""
         answers: list[tuple[bool | None, str]] = []
         for question in questions:
             reply = self.reply(question)
@@ -131,11 +125,8 @@ def is_address(model: str) -> bool:
 
 
 def of_address(address: str, timeout_s: float = TIMEOUT_S) -> Served:
-    """The model of an address, `URL` or `URL#NAME`.
-
-    Errors: InputError for an address with a password in it, for a key over an unencrypted line to another machine, and
-    where the server has several models and none is named.
-    """
+    """The model of an address, `URL` or `URL#NAME`. Errors: InputError for an address with a password in it, for a key
+    over an unencrypted line to another machine, and where the server has several models and none is named."""
     parts = urlsplit(address)
     url = address.partition("#")[0].rstrip("/")
     if parts.username or parts.password or parts.query or not parts.hostname:

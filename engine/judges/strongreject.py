@@ -3,8 +3,7 @@ arXiv:2402.10260), put to an instruction model of one's own.
 
 The wording is ours, in StrongREJECT's manner; its hash is in the judge's version. Its two other questions (how
 convincing, how specific, 1 to 5) grade the help that a reply gives and are not asked here, so that no StrongREJECT
-score comes of it. How well a model answers is a matter of the model: `refusal judge FILE` measures it on labels.
-"""
+score comes of it. How well a model answers is a matter of the model: `refusal judge FILE` measures it on labels."""
 
 from engine.judges.base import STRONGREJECT, register_judge
 from engine.judges.questions import QuestionJudge, instruction_model

@@ -6,8 +6,7 @@ of the fields are as in its model card. Asked is what greedy decoding would writ
 
 The instruction in front of the dialogue is no part of this software. It is taken from the model card (README.md) where
 the folder holds it, as a download of the whole repository does. Without the card another wording stands in its place,
-which the model was not trained on; the judge's version tells the two apart.
-"""
+which the model was not trained on; the judge's version tells the two apart."""
 
 import re
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.data.corpora import Windows
-    from engine.edits.steering import AnyEdit
+    from engine.edits.edit import AnyEdit
     from engine.models.loading import LoadedModel
 
 R = TypeVar("R")
@@ -45,10 +45,8 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 class Passes(NamedTuple):
     """What a measure passes through a model under one edit: `sequences` of `length` tokens, and behind each of them
-    `steps` more, one token at a time.
-
-    at_once: sequences in a pass at most, None: as many of these as fit. logits: of how many last positions, 0 for all.
-    """
+    `steps` more, one at a time. at_once: sequences in a pass at most, None: as many as fit. logits: of how many last
+    positions, 0 for all."""
 
     sequences: int
     length: int
@@ -81,9 +79,7 @@ class Stored(ABC, Generic[R]):
 
 class Measure(Stored[R]):
     """A measure that passes the model itself: replies, tasks, hidden states.
-
-    It has `measure`, or `measure_each` where `together` may be above 1, or both.
-    """
+    It has `measure`, or `measure_each` where `together` may be above 1, or both."""
 
     skips_dead: ClassVar[bool] = False  # may passes leave out what an edit in the weights kills? The key then says so
 
@@ -93,10 +89,8 @@ class Measure(Stored[R]):
         return 1
 
     def together(self, loaded: LoadedModel) -> int:
-        """How many edits `measure_each` takes at once; 1: one after another, by `measure`.
-
-        The cost rule: it depends on the model and the measure only, never on the load, since it may change last bits.
-        """
+        """How many edits `measure_each` takes at once; 1: one after another, by `measure`. It depends on the model and
+        the measure only, never on the load, since it may change last bits."""
         return 1
 
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> R:
@@ -119,11 +113,8 @@ class Derived(Stored[R]):
 
 @dataclass(frozen=True)
 class Average:
-    """A ratio of sums over independent units (windows, prompts): `value` = sum(sums) / sum(counts).
-
-    blocks: what errors take as units instead (`engine.stats.blocks`), None: by the number of units; they are the
-    text's and are not stored.
-    """
+    """A ratio of sums over independent units (windows, prompts): `value` = sum(sums) / sum(counts). blocks: what errors
+    take as units instead (`engine.stats.blocks`), None: by the number of units; not stored."""
 
     sums: tuple[float, ...]
     counts: tuple[int, ...]
@@ -163,14 +154,11 @@ class AverageMeasure(Measure[Average]):
 
 @dataclass(frozen=True)
 class TokenMeasure(Measure[R]):
-    """A measure that reads the logits at every predicted token of some windows, and nothing else.
-
-    It says what it makes of some tokens and of their sums over each window; it passes nothing itself
-    (`engine.measures.token_sums`, `engine.run.edited_passes`).
+    """A measure that reads the logits at every predicted token of some windows, and nothing else. It passes nothing
+    itself (`engine.measures.token_sums`, `engine.run.edited_passes`).
 
     beside_unedited: does it compare with the unedited model on the same tokens? Then edits are made at the outputs,
-    several in turn beside one set of passes of the unedited model.
-    """
+    several in turn beside one set of passes of the unedited model."""
 
     windows: Windows
     batch_size: int | None = None  # windows per pass; None: from the size of their logits
@@ -180,9 +168,7 @@ class TokenMeasure(Measure[R]):
     @abstractmethod
     def of_tokens(self, logits: Tensor, tokens: Tensor, unedited: Any) -> Tensor:
         """Of some tokens, each for itself. logits [n, V] that predict `tokens` [n]; unedited: what `of_unedited` gave.
-
-        returns [n], or [k, n] for k values of every token, on the logits' device
-        """
+        returns [n], or [k, n] for k values of every token, on the logits' device"""
 
     def of_unedited(self, logits: Tensor) -> Any:
         """What `of_tokens` is to compare with, of the unedited model's logits [n, V]; kept for all edits."""
@@ -250,9 +236,8 @@ def register_measure(
     """Decorator: make a measure available under an id. Errors: InputError for a taken id.
 
     The class or function is called with `Windows` and a batch size (None: from the size of their logits), or, if it
-    reads prompts, with these and the longest reply in tokens. Results have `value`, `stderr` (None where there is none)
-    and `tokens`, as `Average` has.
-    """
+    reads prompts, with these and the longest reply in tokens. Results have `value`, `stderr` (None for none) and
+    `tokens`, as `Average`."""
 
     def register(factory: Factory) -> Factory:
         def make(given: Given) -> Stored[Any]:

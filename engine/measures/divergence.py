@@ -12,8 +12,7 @@ from torch import Tensor
 
 from engine.data.prompts import pad_left, prompt_ids
 from engine.data.thinking import opened
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
 from engine.measures.base import Measure
 from engine.measures.predictions import kind_of, logit_budget, under_one_softmax
@@ -46,16 +45,13 @@ class Divergence:
 class Kl(Measure[Divergence]):
     """KL(unedited || edited) = sum_v p(v) (log p(v) - log q(v)), at every position of a reply, in nats.
 
-    p, q: next-token distributions of the unedited and of the edited model after the same prompt (with the chat
-    template) and the same beginning of the reply. A reply of T tokens has T + 1 positions: where its first token is
-    predicted (the last position of the prompt) to where it is over. Replies are the unedited model's own; their text
-    is tokenised again, so a token may differ from the one that was generated. Positions inside the prompt do not
-    count: nothing is said there, and a system prompt would shift them.
+    p, q: next-token distributions of the unedited and of the edited model after the same prompt and the same beginning
+    of the reply. A reply of T tokens has T + 1 positions: from where its first token is predicted to where it is over.
+    Replies are the unedited model's own, tokenised again. Positions inside the prompt do not count.
 
     system: text of a system turn before every prompt on the edited side only, "" for none: then the system prompt is
-    what is measured. thinking: the template's thinking mode left on, on both sides, as it was when the replies were
-    written. What of a reply the template had written (`opened`) stands once, in the prompt.
-    """
+    what is measured. thinking: the template's thinking mode left on, on both sides. What of a reply the template had
+    written (`opened`) stands once, in the prompt."""
 
     prompts: tuple[str, ...]
     replies: tuple[str, ...]
@@ -109,9 +105,7 @@ class Kl(Measure[Divergence]):
 
 def token_kl(before: Tensor, after: Tensor) -> Tensor:
     """KL(softmax(before) || softmax(after)) of every position; softmax and sum in float64 on the CPU, in chunks.
-
-    before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal
-    """
+    before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal"""
     chunk = under_one_softmax("cpu", before.shape[-1])
     parts = []
     for first, second in zip(before.split(chunk), after.split(chunk), strict=True):

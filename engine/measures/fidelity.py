@@ -19,11 +19,8 @@ VERSION = 2  # part of cache keys: another form of the same sum rounds different
 
 @dataclass(frozen=True)
 class WindowFidelity:
-    """Sums over the predicted tokens of each window.
-
-    window_nats: -log q(next token). window_kl: KL(unedited || edited) in nats. window_same: tokens at which both models
-    have the same most likely next token. window_tokens: how many tokens there are. blocks: as of an NLL.
-    """
+    """Sums over the predicted tokens of each window. window_nats: -log q(next token). window_kl: KL(unedited || edited)
+    in nats. window_same: tokens at which both have the same most likely next token. blocks: as of an NLL."""
 
     window_nats: tuple[float, ...]
     window_kl: tuple[float, ...]
@@ -44,16 +41,12 @@ class Fidelity(TokenMeasure[WindowFidelity]):
     """The measure. KL = sum_v p(v) (log p(v) - log q(v)), p of the unedited model and q of the edited one after the
     same tokens of the same window; the first token of a window is not predicted.
 
-    In float32 where the logits are, as sum_v p(v) log p(v) - sum_v p(v) log q(v): exactly 0 for equal logits, else
-    within about 1e-5 nats of `token_kl`, which is in float64 on the CPU (a large vocabulary would spend its time on the
-    way there). What rounding takes below 0 is 0.
+    In float32 where the logits are: exactly 0 for equal logits, else within about 1e-5 nats of `token_kl`. What
+    rounding takes below 0 is 0.
 
-    MIB's CPR and CMD (Mueller et al. 2025, arXiv:2504.13151) are areas as well and are not computed: they integrate
-    (m(C) - m(empty)) / (m(N) - m(empty)) over circuits C of growing share of the model N's edges, on a task with
-    counterfactual prompts. Text has no counterfactual prompts and no m(empty) (a model with every unit ablated is not
-    at the bottom of NLL or KL), and sets of units are no sets of edges. `engine.stats.protocol_harm.area` divides by
-    random's area instead.
-    """
+    MIB's CPR and CMD (Mueller et al. 2025, arXiv:2504.13151) are areas as well and are not computed: they need
+    counterfactual prompts and m(empty), which text does not have. `engine.stats.protocol_harm.area` divides by random's
+    area instead."""
 
     kind: ClassVar[str] = "fidelity"
     called: ClassVar[str] = "loss"

@@ -1,8 +1,7 @@
 """Is a reply still language? Its mean token log-probability under the unedited model, and how much of it repeats.
 
 Both are read against replies that the unedited model wrote itself (`Reference`): no number is set by hand but how many
-of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`).
-"""
+of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.data.prompts import Prompt, pad_left, prompt_ids
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE
 from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.measures.generation import BATCH_SIZE, end_tokens, generate_under
@@ -43,12 +41,12 @@ class Asked(NamedTuple):
 def reply_log_probabilities(
     loaded: LoadedModel, asked: Sequence[Asked], *, thinking: bool = False, on_wait: OnWait = patient
 ) -> list[Tensor]:
-    """log p(token | prompt, the reply before it) of the model as it is, for every token of every reply, in nats.
+    """log p(token | prompt, the reply before it) of the model as it is, for every token of every reply, in nats;
+    float32, CPU.
 
-    One entry per token, and one more for the end of a reply that ended by itself: the probability of any end token.
-    float32 on the CPU. Teacher-forced: one pass over as many replies as fit. Nothing is edited; the model's lock is
-    held for each pass. thinking: the template's thinking mode left on.
-    """
+    One entry per token, and one more for the end of a reply that ended by itself: the probability of any end token. One
+    pass over as many replies as fit; the model's lock is held for each. thinking: the template's thinking mode left
+    on."""
     ends = sorted(end_tokens(loaded.model, loaded.tokenizer))
     device = input_device(loaded.model)
     sequences = [[*prompt_ids(loaded.tokenizer, one.prompt, thinking=thinking), *one.tokens] for one in asked]
@@ -85,11 +83,9 @@ def repetition(tokens: Sequence[int]) -> float:
 class Reference:
     """Where the unedited model's own replies lie, and what is called broken by it.
 
-    lowest: the `QUANTILE` of the mean log-probabilities of its own replies, each read under other prompts as well (the
-    replies that are likeliest where they were asked would make every other sentence look broken): language of this
-    model that nothing was done to, where the model did not expect it. most: the 1 - `QUANTILE` of their repetition,
-    and `MOSTLY` at least. replies, readings: how many of its own, and in how many places they were read.
-    """
+    lowest: the `QUANTILE` of the mean log-probabilities of its own replies, each read under other prompts as well:
+    language of this model that it did not expect there. most: the 1 - `QUANTILE` of their repetition, and `MOSTLY` at
+    least. replies, readings: how many of its own, and in how many places they were read."""
 
     lowest: float
     most: float
@@ -114,11 +110,9 @@ def reference_of(
     on_pass: Callable[[], None] = lambda: None,
     on_wait: OnWait = patient,
 ) -> Reference | None:
-    """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones.
-
-    `on_pass()` before every pass of the replies and every reading, `on_wait(seconds)` while another thread holds the
-    model; either may raise to give up. None without prompts.
-    """
+    """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones;
+    None without prompts. `on_pass()` before every pass and reading, `on_wait(seconds)` while another thread holds the
+    model; either may raise to give up."""
     if not prompts:
         return None
     [replies] = generate_under(loaded, [UNEDITED], prompts, max_new_tokens, on_pass=on_pass, on_wait=on_wait)
@@ -132,21 +126,15 @@ def reference_of(
         means += [float(one.mean()) for one in found if len(one)]
     if not means:
         return None
-    repeated = [repetition(reply.ids) for reply in replies]
-    return Reference(
-        float(np.quantile(means, QUANTILE)),
-        max(MOSTLY, float(np.quantile(repeated, 1 - QUANTILE))),
-        n,
-        len(means),
-        max_new_tokens,
-    )
+    lowest = float(np.quantile(means, QUANTILE))
+    most = max(MOSTLY, float(np.quantile([repetition(reply.ids) for reply in replies], 1 - QUANTILE)))
+    return Reference(lowest, most, n, len(means), max_new_tokens)
 
 
 @dataclass(frozen=True)
 class Fluency(AverageMeasure):
     """The measure: log-probability under the unedited model of what the edited one replies, a sum for each prompt
-    (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are.
-    """
+    (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are."""
 
     replies: Replies
     kind: ClassVar[str] = "fluency"
@@ -183,3 +171,36 @@ class Fluency(AverageMeasure):
 def fluency(prompts: tuple[str, ...], reply_tokens: int) -> Fluency:
     """Mean log-probability, under the unedited model, of the tokens that the edited one replies."""
     return Fluency(Replies(prompts, reply_tokens, BATCH_SIZE))
+
+
+_OTHER = "x"  # a prompt that shares the chat template's tokens with every other one, and none of its own
+
+
+@torch.no_grad()
+def prompt_log_probabilities(loaded: LoadedModel, prompts: Sequence[str], *, on_wait: OnWait = patient) -> list[float]:
+    """Sum over a prompt's own tokens of log p(token | chat template, the prompt before it), per word, in nats.
+
+    Words are what blanks part: a name that the vocabulary has in pieces costs the sum of these, which a mean over
+    tokens hides. Own tokens: those between what the templated prompt has in common with another one at its beginning
+    and at its end. Of the model as it is; its lock is held for each pass."""
+    tokenizer, device = loaded.tokenizer, input_device(loaded.model)
+    sequences, other = [prompt_ids(tokenizer, prompt) for prompt in prompts], prompt_ids(tokenizer, _OTHER)
+    at_once = logits_that_fit(kind_of(str(device)), max(map(len, sequences), default=1), vocabulary_of(loaded.model))
+    found: list[float] = []
+    for start in range(0, len(sequences), at_once):
+        some = sequences[start : start + at_once]
+        batch = pad_left(some).to(device)
+        with held(loaded.lock, on_wait):
+            logits = loaded.model(**batch._asdict(), use_cache=False).logits
+        for prompt, ids, of_one in zip(prompts[start:], some, logits, strict=False):
+            first, last = max(1, _common(ids, other)), len(ids) - _common(ids[::-1], other[::-1])
+            values = wide(of_one[-len(ids) :][first - 1 : last - 1]).log_softmax(-1)
+            own = torch.tensor(ids[first:last], dtype=torch.long, device=values.device)
+            found.append(float(values.gather(1, own[:, None]).sum()) / len(prompt.split()))
+    return found
+
+
+def _common(ids: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens that both begin with."""
+    pairs = list(zip(ids, other, strict=False))
+    return next((place for place, (one, two) in enumerate(pairs) if one != two), len(pairs))

@@ -1,8 +1,7 @@
 """Replies with a KV cache: many prompts at once, or one as a stream of text; under several edits at once.
 
-Greedy unless they are sampled: the arg max of the model's logits at every step. Of the generation config only the end
-tokens are used, not its sampling settings or penalties, so that a reply depends on weights and prompt alone.
-"""
+Greedy unless they are sampled. Of the generation config only the end tokens are used, so that a reply depends on
+weights and prompt alone."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -18,8 +17,7 @@ from transformers import Cache, PreTrainedTokenizerBase
 from engine.data.chat_template import turn_ends
 from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.data.thinking import kept_marks, opened
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
 from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.predictions import vocabulary_of
@@ -39,13 +37,9 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply.
-
-    text: without special tokens, but for those around a thinking part, which begins with its mark even where the
-    template wrote that. tokens: generated, the end token not counted. seconds: from the start of
-    the prompt's batch to the reply's last token. finished: ended by itself, not by `max_new_tokens`. ids: of the
-    tokens.
-    """
+    """One reply. text: without special tokens, but for those around a thinking part, which begins with its mark even
+    where the template wrote that. tokens: generated, the end token not counted. seconds: from the start of the batch to
+    the reply's last token. finished: ended by itself, not by `max_new_tokens`. ids: of the tokens."""
 
     text: str
     tokens: int
@@ -55,19 +49,10 @@ class Reply:
 
 
 def generate_batch(
-    loaded: LoadedModel,
-    prompts: Sequence[Prompt],
-    max_new_tokens: int,
-    batch_size: int = BATCH_SIZE,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    system: str = "",
-    thinking: bool = False,
-    sampling: Sampling | None = None,
+    loaded: LoadedModel, prompts: Sequence[Prompt], max_new_tokens: int, batch_size: int = BATCH_SIZE, **how: Any
 ) -> list[Reply]:
     """Replies of the model as it is, in the order of the prompts. See `generate_under`."""
-    how: dict[str, Any] = {"system": system, "thinking": thinking, "sampling": sampling}
-    return generate_under(loaded, [UNEDITED], prompts, max_new_tokens, batch_size, progress, **how)[0]
+    return generate_under(loaded, [UNEDITED], prompts, max_new_tokens, batch_size, **how)[0]
 
 
 def generate_under(
@@ -84,20 +69,16 @@ def generate_under(
     on_pass: Callable[[], None] = lambda: None,
     on_wait: OnWait = patient,
 ) -> list[list[Reply]]:
-    """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch.
+    """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch, `on_pass()`
+    before every pass, `on_wait(seconds)` while another thread holds the model; the last two may raise to give up.
 
-    `on_pass()` is called before every pass and `on_wait(seconds)` while another thread holds the model; either may
-    raise to give up.
-
-    system: text of a system turn before every prompt, "" for none (see `check_system`). thinking: leave the
-    template's thinking mode on. sampling: how tokens are drawn, None for greedy replies.
+    system: text of a system turn before every prompt, "" for none (see `check_system`). thinking: leave the template's
+    thinking mode on. sampling: how tokens are drawn, None for greedy replies.
 
     A batch holds prompts of similar length under any of the edits (see `at_outputs`); a reply does not depend on its
-    neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held
-    for each pass alone. A batch is smaller from the first where its keys and values would crowd the host's memory
-    (`kv_cache.sequences_in_memory`); one for which memory runs out, however late, is written again in halves.
-    `InputError` where prompt and reply would not fit into the model's context, or one reply not into memory.
-    """
+    neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held for
+    each pass alone. A batch for which there is no memory is written in halves. `InputError` where prompt and reply
+    would not fit into the model's context, or one reply not into memory."""
     encoded = [checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
     replies: dict[tuple[int, int], Reply] = {}
 
@@ -136,12 +117,11 @@ def stream_replies(
 ) -> Generator[tuple[int, str | Reply], None, None]:
     """The replies to one prompt under several edits as one batch, in pieces as they come: (edit, piece).
 
-    A piece of text per token where a token completes text, and the whole `Reply` once it has ended: at an end token
-    or after `max_new_tokens`. All end without a `Reply` once `should_stop()`, asked before every pass, is true.
-    `on_token(edit, id)` is called with every token of a reply, the end token not among them; `on_wait(seconds)` while
-    another thread holds the model, whose lock is held for each pass alone. thinking and `InputError` as in
-    `generate_under`, the error on the first piece; where memory runs out, whenever that is.
-    """
+    A piece of text per token where a token completes text, and the whole `Reply` once it has ended. All end without a
+    `Reply` once `should_stop()`, asked before every pass, is true. `on_token(edit, id)`: with every token of a reply
+    but the end token; `on_wait(seconds)`: while another thread holds the model, whose lock is held for each pass alone.
+    thinking and `InputError` as in `generate_under`, the error on the first piece; where memory runs out, whenever that
+    is."""
     ids = checked_prompt(loaded, prompt, max_new_tokens, thinking=thinking)
     numbers = range(len(edits))
     batches = [list(numbers)] if mixable(loaded, edits) else [[number] for number in numbers]
@@ -233,10 +213,8 @@ class _Decoder:
 def _steps(
     decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None] = lambda: None
 ) -> Iterator[list[tuple[int, int | None, bool]]]:
-    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?).
-
-    An end token is None; it ends its sequence, as does the last of `max_new_tokens`.
-    """
+    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?). An
+    end token is None; it ends its sequence, as does the last of `max_new_tokens`."""
     running = list(range(len(decoder.which)))  # which sequence each row of the decoder's batch is
     finished: set[int] = set()
     for count in range(1, max_new_tokens + 1):
@@ -343,8 +321,7 @@ def checked_prompt(
 
 
 def context_tokens(loaded: LoadedModel) -> int | None:
-    found: int | None = getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
-    return found
+    return getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def room_for_replies(loaded: LoadedModel, prompts: Sequence[Prompt], **how: Any) -> int | None:

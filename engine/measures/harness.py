@@ -1,8 +1,7 @@
 """Tasks of lm-evaluation-harness under an edit, with the model that is already in memory.
 
 Zero-shot, the harness's own prompts without a chat template. lm-eval's own caches are keyed without the weights and
-stay off; every (edit, task) is a cell of our store.
-"""
+stay off; every (edit, task) is a cell of our store."""
 
 import copy
 import math
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
@@ -63,10 +62,8 @@ class Harness:
         return min(max(lengths), room), sum(length > room for length in lengths)
 
     def batch_size(self, longest: int) -> int:
-        """Requests per pass, from the size of the longest one's logits: found once per task, for every edit the same.
-
-        Nothing is tried out, so that equal runs use equal batches.
-        """
+        """Requests per pass, from the size of the longest one's logits: found once per task, for every edit the
+        same."""
         vocabulary = int(self._loaded.model.get_input_embeddings().weight.shape[0])
         budget = logit_budget(kind_of(self._loaded.device))
         return max(1, min(LARGEST_BATCH, budget // (longest * vocabulary)))

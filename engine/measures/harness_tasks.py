@@ -39,11 +39,9 @@ UTILITY_BATCH = 8  # requests per pass: fixed, since bfloat16 answers can depend
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task or group of lm-eval, cut to its first items, and the number per item that is reported.
-
-    load: lm-eval's tasks, zero-shot; called when first wanted. filter: of the answers, `none` where there is no
-    choice. about: more for the key (the hash of all requests, where they are built beforehand).
-    """
+    """A task or group of lm-eval, cut to its first items, and the number per item that is reported. load: lm-eval's
+    tasks, zero-shot; called when first wanted. filter: of the answers, `none` where there is no choice. about: more for
+    the key (the hash of all requests, where they are built beforehand)."""
 
     name: str
     load: Callable[[], dict[str, Any]]
@@ -62,11 +60,8 @@ class HarnessTask:
 
 @dataclass(frozen=True)
 class DownstreamTask:
-    """A task from the hub or a local file, and all that a manifest says about it.
-
-    requests_hash: SHA-256 of every context, continuation and answer. chance: accuracy without reading the
-    item, see `chance_accuracy`.
-    """
+    """A task from the hub or a local file, and all that a manifest says about it. requests_hash: SHA-256 of every
+    context, continuation and answer. chance: accuracy without reading the item, see `chance_accuracy`."""
 
     task: HarnessTask
     source: str  # data set on the hub and its commit, org/name@commit, or file name
@@ -89,12 +84,9 @@ def check_tasks(folder: str | None) -> None:
 
 
 def downstream_tasks(folder: str | None, limit: int | None) -> list[DownstreamTask]:
-    """The paper's tasks, from the hub, or all that a folder of local files has (`engine.data.local_tasks`).
-
-    folder: a path, or `demo` for the shipped tasks; None for the hub.
-    limit: the first so many items of each, None for all.
-    Errors: InputError where lm-eval is not installed, or a data set or file cannot be read.
-    """
+    """The paper's tasks, from the hub, or all that a folder of local files has (`engine.data.local_tasks`; `demo`: the
+    shipped ones; None for the hub). limit: the first so many items of each, None for all. Errors: InputError where
+    lm-eval is not installed, or a data set or file cannot be read."""
     _require_harness("downstream tasks need")
     if limit is not None and limit < 1:
         raise InputError(f"items per task must be at least 1, got {limit}")
@@ -104,10 +96,8 @@ def downstream_tasks(folder: str | None, limit: int | None) -> list[DownstreamTa
 
 
 def utility_tasks(names: Sequence[str], limit: int | None = None) -> list[HarnessTask]:
-    """MMLU, GSM8K and IFEval by name; limit: the first so many items (of each of MMLU's 57), None for all.
-
-    Errors: InputError for an unknown one, and where lm-eval or what a task needs is not installed.
-    """
+    """MMLU, GSM8K and IFEval by name; limit: the first so many items (of each of MMLU's 57), None for all. Errors:
+    InputError for an unknown one, and where lm-eval or what a task needs is not installed."""
     _require_harness("utility needs")
     for name in names:
         if name not in UTILITY:
@@ -147,12 +137,9 @@ def harness_task(
 
 
 def chance_accuracy(choices: list[tuple[str, ...]], golds: list[Any]) -> float:
-    """Accuracy of an answer that does not read the item.
-
-    Items with their own choices: the mean of 1 / number of choices. The same choices at every item (BoolQ's no
-    and yes): the share of the most frequent answer, since a broken model gives one answer to all. A single
-    continuation to be written (LAMBADA): 0.
-    """
+    """Accuracy of an answer that does not read the item. Items with their own choices: the mean of 1 / number of
+    choices. The same choices at every item (BoolQ): the share of the most frequent answer. A single continuation
+    (LAMBADA): 0."""
     if all(len(each) == 1 for each in choices):
         return 0.0
     if len(set(choices)) == 1 and len(choices) > 1:

@@ -9,8 +9,7 @@ from typing import TypeVar
 from torch import nn
 
 from engine.models.memory import none_without_memory
-from engine.records.errors import InputError
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,10 +22,9 @@ def in_parts(
 ) -> Iterator[tuple[Sequence[T], R]]:
     """`work` on the items, all at once where there is room, else on halves, and on halves of these.
 
-    `work` has to be without effect when it fails. What once did not fit is not tried again with this model: later calls
-    for the same `what` (replies, windows) begin with as many as did (`largest_batch`). Results differ by rounding at
-    most, as they do between cards. Errors: InputError where one alone does not fit.
-    """
+    `work` has to be without effect when it fails. Later calls for the same `what` (replies, windows) of this model
+    begin with as many as did fit (`largest_batch`). Results differ by rounding at most. Errors: InputError where one
+    alone does not fit."""
     done = 0
     while done < len(items):
         part = items[done : done + largest_batch(model, what, len(items))]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.data.corpora import Windows
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.nll import token_nll
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
@@ -24,10 +24,8 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a float
 
 @dataclass(frozen=True)
 class Bits:
-    """SHA-256 of the bits of each window's logits [T, V], and the window's summed NLL in nats.
-
-    finite: no logit is NaN or infinite; equal bits of such logits prove nothing.
-    """
+    """SHA-256 of the bits of each window's logits [T, V], and the window's summed NLL in nats. finite: no logit is NaN
+    or infinite; equal bits of such logits prove nothing."""
 
     hashes: tuple[str, ...]
     nats: tuple[float, ...]

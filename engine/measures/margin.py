@@ -1,11 +1,8 @@
 """The refusal margin: does the model lean towards refusing or towards complying as its reply begins?
 
-It is read at the last prompt position. With thinking off, as contrasts are always made, the reply begins there: a
-template with a switch writes an empty thinking part and closes it. With thinking on, and where a template without a
-switch begins the thinking part itself (DeepSeek-R1's), the *thinking part* begins there. The margin then says by which
-of the onset phrases the thinking leans to open, not how the reply will; and where the model writes the opening mark
-itself (Qwen3, gpt-oss), the position stands before that mark. Whether such a model refuses, its replies say.
-"""
+It is read at the last prompt position. With thinking off, as contrasts are always made, the reply begins there. With
+thinking on, and where a template without a switch begins the thinking part itself, the *thinking part* begins there:
+the margin then says by which of the onset phrases the thinking leans to open, not how the reply will."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from torch import Tensor
 
 from engine.data.onsets import ONSET_PHRASES, OnsetTokens, onset_tokens
 from engine.data.prompts import encode_prompts, pad_left, prompt_ids
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE, edit_batches, edited_outputs
 from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.models.loading import LoadedModel, input_device
@@ -28,11 +25,8 @@ BATCH_SIZE = 32  # prompts per pass
 
 
 def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
-    """m(x) = mean of the refusal-onset logits - mean of the compliance-onset logits.
-
-    The paper, section 5.1. logits [batch, vocabulary] at the last prompt position -> [batch], differentiable,
-    at least float32; positive where the reply leans towards refusing.
-    """
+    """m(x) = mean of the refusal-onset logits - mean of the compliance-onset logits. The paper, section 5.1. logits
+    [batch, vocabulary] at the last prompt position -> [batch], at least float32, differentiable."""
     logits = wide(logits)
     return logits[:, list(onsets.refusal)].mean(-1) - logits[:, list(onsets.compliance)].mean(-1)
 
@@ -46,12 +40,9 @@ def margins(
     *,
     thinking: bool = False,
 ) -> Tensor:
-    """m(x) of every prompt, float32 [n] on the CPU, in nats of logit difference; one forward pass per batch.
-
-    Without a chat template the prompt is a plain line (see `prompt_ids`), and the margin is that of the next
-    line. thinking: the template's thinking mode left on, which makes it another number (see above). The model's lock is
-    held for each batch.
-    """
+    """m(x) of every prompt, float32 [n] on the CPU, in nats of logit difference; one forward pass per batch, for which
+    the model's lock is held. Without a chat template the margin is that of the next line (see `prompt_ids`). thinking:
+    the template's thinking mode left on, which makes it another number (see above)."""
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
     if onsets is None:
@@ -90,18 +81,10 @@ def margins_under(
 
 @torch.no_grad()
 def reply_margins(
-    loaded: LoadedModel,
-    prompt: str,
-    reply: Sequence[int],
-    onsets: OnsetTokens | None = None,
-    *,
-    thinking: bool = False,
+    loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets: OnsetTokens | None = None, *, thinking: bool = False
 ) -> Tensor:
-    """m at every position of a reply, float32 [len(reply) + 1] on the CPU, in nats of logit difference.
-
-    Entry t is the margin after t tokens of the reply: entry 0 is that of the prompt (`margins`), the last one stands
-    after the whole reply. reply: token ids. One forward pass; the model's lock is held for it.
-    """
+    """m at every position of a reply (token ids), float32 [len(reply) + 1] on the CPU, in nats of logit difference:
+    entry t is the margin after t tokens of the reply. One forward pass; the model's lock is held for it."""
     if onsets is None:
         onsets = onset_tokens(loaded.tokenizer)
     batch = pad_left([[*prompt_ids(loaded.tokenizer, prompt, thinking=thinking), *reply]]).to(

@@ -21,21 +21,14 @@ from engine.stats.paired import ratio_stderr
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood:
-    """Summed NLL in nats over the predicted tokens of each window.
-
-    `nats_per_token` = sum over windows of nats / sum of tokens. `stderr` is that ratio's standard error
-    with windows as the independent units (for windows of equal length: their means' standard deviation
-    over sqrt(n)); None for a single window. blocks: what errors take as units instead (`engine.stats.blocks`), None: by
-    the number of windows; they are the text's and are not stored with the result.
-    """
+    """Summed NLL in nats over the predicted tokens of each window. `nats_per_token` = sum over windows of nats / sum of
+    tokens. `stderr` is that ratio's standard error with windows as the independent units; None for a single window.
+    blocks: what errors take as units instead (`engine.stats.blocks`), None: by the number of windows; not stored with
+    the result."""
 
     window_nats: tuple[float, ...]
     window_tokens: tuple[int, ...]
     blocks: Blocks | None = field(default=None, compare=False)
-
-    @property
-    def total_nats(self) -> float:
-        return math.fsum(self.window_nats)
 
     @property
     def tokens(self) -> int:
@@ -43,7 +36,7 @@ class NegativeLogLikelihood:
 
     @property
     def nats_per_token(self) -> float:
-        return self.total_nats / self.tokens
+        return math.fsum(self.window_nats) / self.tokens
 
     @property
     def stderr(self) -> float | None:
@@ -63,10 +56,8 @@ class NegativeLogLikelihood:
 class Nll(TokenMeasure[NegativeLogLikelihood]):
     """Nats per predicted token; perplexity is derived from it.
 
-    Token t is predicted from the tokens before it in its own window and from what stands before the window; the first
-    token of a window is not predicted, with a BOS before it either, so a window of 512 counts 511 tokens. The paper,
-    section 3.4.
-    """
+    The paper, section 3.4. The first token of a window is not predicted, with a BOS before it either, so a window of
+    512 counts 511 tokens."""
 
     kind: ClassVar[str] = "nll"
     called: ClassVar[str] = "perplexity"
@@ -103,13 +94,11 @@ def negative_log_likelihood(
 
 @torch.inference_mode()
 def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Summed NLL and number of predicted tokens of each sequence.
+    """Summed NLL and number of predicted tokens of each sequence. A position counts if its token and the one before it
+    are real, so padding on either side changes nothing.
 
-    A position counts if its token is real and the one before it is real, so padding on either side changes nothing.
-
-    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding
-    returns   nats [B] float64, tokens [B] int64, both on the CPU
-    """
+    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding; returns nats [B] float64, tokens [B] int64,
+    on the CPU"""
     device, more = input_device(model), {}
     if attention_mask is None:
         attention_mask = torch.ones_like(input_ids)
@@ -124,10 +113,8 @@ def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | Non
 
 
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
-    """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit.
-
-    logits [B, T, V] any float dtype, targets [B, T]; returns [B, T] float32
-    """
+    """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit. logits [B, T, V]
+    any float dtype, targets [B, T]; returns [B, T] float32"""
     return predicted_nll(Predictions(logits, logits.shape[-1], None, 0), targets)
 
 

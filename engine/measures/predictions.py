@@ -1,8 +1,7 @@
 """What a model says of the next token at every position of some windows, in pieces where all at once are too many.
 
 `in_pieces` decides by the model, the windows' length, the kind of device and a card's size, never by what is in memory,
-so that equal runs do the same. Where the logits of two windows are within the budget, they are made at once, as ever.
-"""
+so that equal runs do the same."""
 
 from __future__ import annotations
 
@@ -120,12 +119,10 @@ class Predictions:
 def predictions(
     model: Any, inputs: Mapping[str, Tensor], kind: str | None = None, *, check: bool = True
 ) -> Predictions:
-    """One pass of the model over windows; inputs: `input_ids` [B, T] and what belongs to them.
-
-    kind: of the device, None for that of the input. In pieces, logits differ from those made at once by the order in
-    which a matrix product of another shape sums, if at all. A model whose second half proves to be another function
-    (`output_head.halves`) gives all logits at once. check=False: it has no numbers to prove it with.
-    """
+    """One pass of the model over windows; inputs: `input_ids` [B, T] and what belongs to them. kind: of the device,
+    None for that of the input. In pieces, logits differ by rounding, if at all. A model whose second half proves to be
+    another function (`output_head.halves`) gives all logits at once. check=False: it has no numbers to prove it
+    with."""
     ids = inputs["input_ids"]
     kind = kind or kind_of(str(ids.device))
     if in_pieces(model, kind, ids.shape[1]):

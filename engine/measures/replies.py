@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from engine.data.prompts import Prompt, prompt_ids, prompts_hash
 from engine.data.thinking import kept_marks, opened, thinks
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import sees_sequences
 from engine.measures.base import Measure, Passes
 from engine.measures.generation import further_ends, generate_under
@@ -25,12 +24,9 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Replies(Measure[list[Written]]):
-    """The measure: replies of at most `max_new_tokens`, in the order of the prompts.
-
-    system: text of a system turn before every prompt, "" for none; thinking: the template's thinking mode left on.
-    Both are part of what is hashed as the prompts, so without them a key is what it always was. sampling: how tokens
-    are drawn, None for greedy replies.
-    """
+    """The measure: replies of at most `max_new_tokens`, in the order of the prompts. system: text of a system turn
+    before every prompt, "" for none; thinking: the template's thinking mode left on. Both are part of what is hashed as
+    the prompts. sampling: how tokens are drawn, None for greedy replies."""
 
     prompts: tuple[Prompt, ...]
     max_new_tokens: int

@@ -16,13 +16,12 @@ from engine.records.hashing import Json
 
 @dataclass(frozen=True)
 class Sampling:
-    """Tokens drawn from softmax(logits / temperature), all of the vocabulary (no top-k, no top-p).
+    """Tokens drawn from softmax(logits / temperature), all of the vocabulary (no top-k, no top-p). sample: which of
+    several replies to the same prompt, from 0.
 
-    sample: which of several replies to the same prompt, from 0. Each reply has its own generator, made of seed, sample
-    and the text of the user's turns, which gives one number per token. So a reply depends neither on the other prompts
-    of its batch nor on the edit: before and after an edit the same numbers are used (common random numbers), and in
-    float32 other neighbours change a reply only where a number falls within rounding of the border of two tokens.
-    """
+    Each reply has its own generator, made of seed, sample and the text of the user's turns, one number per token:
+    before and after an edit the same numbers are used (common random numbers), and in float32 other neighbours change a
+    reply only where a number falls within rounding of the border of two tokens."""
 
     temperature: float
     seed: int = 0
@@ -48,10 +47,8 @@ class Sampling:
 
 def drawn(logits: Tensor, temperature: float, numbers: Sequence[float]) -> Tensor:
     """The first token whose cumulated probability exceeds its row's number: the inverse of the distribution function.
-
     logits [B, V] any float dtype; numbers: one in [0, 1) per row; returns int64 [B]. Probabilities are those of
-    softmax(logits / temperature), in float64, cumulated in the order of token ids.
-    """
+    softmax(logits / temperature), in float64, cumulated in the order of token ids."""
     if logits.device.type == "mps":  # has no float64
         logits = logits.cpu()
     cumulated = torch.softmax(logits.double() / temperature, dim=-1).cumsum(dim=-1)

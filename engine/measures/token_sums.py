@@ -42,8 +42,7 @@ def token_values(
     loaded: LoadedModel, measure: TokenMeasure[Any], sequences: Sequences, at_once: int, under: Under = as_it_is
 ) -> list[Tensor]:
     """Values of every predicted token, of each pass [k, sequences, length - 1] on the device: no pass waits for
-    another. `at_once` sequences are passed together, or, where memory runs out, halves of them.
-    """
+    another. `at_once` sequences are passed together, or, where memory runs out, halves of them."""
 
     def passed(batch: Sequences) -> Tensor:
         return values_of(measure, *_predictions(loaded, measure.windows, batch, under))
@@ -57,11 +56,8 @@ def values_beside_unedited(
     loaded: LoadedModel, measure: TokenMeasure[Any], edits: int, copies: int, under: Under
 ) -> list[list[Tensor]]:
     """For each edit what `token_values` gives, with what the unedited model says of the same tokens. Edit 0 of `under`
-    is the unedited model, and the edits are numbers 1, 2, ….
-
-    Unedited and edited passes have the same shape, so that an edit of nothing gives equal logits, and a pass holds its
-    windows `copies` times however many edits there are, so that equal runs give equal bits.
-    """
+    is the unedited model. Passes have the same shape, so that an edit of nothing gives equal logits, and hold their
+    windows `copies` times however many edits there are, so that equal runs give equal bits."""
 
     def of_windows(batch: Sequence[int], copies: int) -> list[Tensor]:
         def passed(group: Sequence[int]) -> tuple[list[Predictions], Tensor]:
@@ -93,8 +89,7 @@ def values_beside_unedited(
 
 def sums_of(values: Sequence[Tensor]) -> list[list[float]]:
     """[k][windows], of passes over all windows. On the CPU, since not every device (MPS) has float64."""
-    sums: list[list[float]] = torch.cat(list(values), -2).cpu().double().sum(-1).tolist()
-    return sums
+    return torch.cat(list(values), -2).cpu().double().sum(-1).tolist()
 
 
 def result_of(measure: TokenMeasure[R], sums: Sequence[Sequence[float]]) -> R:

@@ -1,8 +1,5 @@
-"""lxt's rules for AttnLRP, scoped and undone.
-
-lxt patches classes of the whole process and offers no way back, so that gradients taken later would
-silently be relevances. Here the same rules hold inside a `with` block only.
-"""
+"""lxt's rules for AttnLRP, scoped and undone: lxt patches classes of the whole process and offers no way back, so that
+gradients taken later would silently be relevances."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from engine.models.attention_functions import wrapped_attention
+from engine.models.forwards import wrapped_attention
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.lrp_conservation import logits_before, tried, try_out
 from engine.models.rows import decoder_blocks, row_index
@@ -43,23 +40,19 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
     """Inside: `output * output.grad` of every Linear of the model is its AttnLRP relevance.
 
     Rules (Achtibat et al. 2024, arXiv:2402.05602, in lxt's gradient x input form): identity for element-wise
-    non-linearities and normalisation, uniform for attention's matrix products and the gate's product,
-    epsilon = 0 for Linears. Forward values stay what they were; only gradients change.
+    non-linearities and normalisation, uniform for attention's matrix products and the gate's product, epsilon = 0 for
+    Linears. Forward values stay what they were; only gradients change.
 
-    On leaving, also by an exception, every class, function and registry is what it was, and gradients
-    are bit-equal to those before. The patches sit on classes of transformers and on torch.nn.Dropout,
-    so they hold in all threads: the block keeps a process-wide lock that `plain_gradients` takes too.
-    Forward passes without gradients need no lock. Blocks do not nest.
+    On leaving, also by an exception, every class, function and registry is what it was. The patches sit on classes of
+    transformers and on torch.nn.Dropout, so they hold in all threads: the block keeps a process-wide lock that
+    `plain_gradients` takes too. Blocks do not nest. Any attention implementation works, and models spread over devices
+    by accelerate.
 
     A family that lxt does not name gets the rules if its parts compute the same (`lrp_by_structure`), after they were
     tried on this model, once: logits bit-equal, relevance conserved (`lrp_conservation`).
 
-    Any attention implementation works (eager, sdpa, ...): the rule only scales the gradients of its
-    query, key and value. Models spread over devices by accelerate work as well.
-
-    Errors: InputError for an architecture without rules or that loses relevance under them; RuntimeError inside
-    another `attn_lrp`.
-    """
+    Errors: InputError for an architecture without rules or that loses relevance under them; RuntimeError inside another
+    `attn_lrp`."""
     with _rules:
         if _active:
             raise RuntimeError(f"attn_lrp is already active (for {_active[0]}); leave that block first")
@@ -77,9 +70,7 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def plain_gradients() -> Iterator[None]:
     """Keeps lxt's rules out of this block: waits while another thread is inside `attn_lrp`.
-
-    Errors: RuntimeError where this thread itself is inside `attn_lrp`.
-    """
+    Errors: RuntimeError where this thread itself is inside `attn_lrp`."""
     with _rules:
         if _active:
             raise RuntimeError("plain gradients asked for inside attn_lrp; leave that block first")
@@ -87,19 +78,15 @@ def plain_gradients() -> Iterator[None]:
 
 
 def model_family(model: nn.Module) -> str:
-    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them.
-
-    Errors: InputError saying which part of a block differs from those that have rules, and InputError where lxt is not
-    installed: whoever asks this before a pass runs has both. Shapes are enough (meta device).
-    """
+    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them. Shapes
+    are enough. Errors: InputError saying which part of a block differs from those that have rules, or that lxt is not
+    installed."""
     return _rules_of(model).family
 
 
 def check_rules(model: nn.Module) -> str:
-    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score.
-
-    Errors: those of `attn_lrp`.
-    """
+    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score. Errors:
+    those of `attn_lrp`."""
     rules = _rules_of(model)
     if _to_be_tried(rules, model):
         with attn_lrp(model):
@@ -113,10 +100,8 @@ def _to_be_tried(rules: _Rules, model: nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class _Rules:
-    """patches: class or module -> function that patches it, as lxt's maps have it.
-
-    by_structure: the classes are not those lxt names but equal them, so that they are tried before they are used.
-    """
+    """patches: class or module -> function that patches it, as lxt's maps have it. by_structure: the classes are not
+    those lxt names but equal them, so that they are tried before they are used."""
 
     family: str
     patches: Mapping[Any, Any]
@@ -203,9 +188,7 @@ def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:
 
 def _install_on_hooked(target: type, model: nn.Module, undo: ExitStack) -> None:
     """accelerate's hooks keep the bound `forward` from before the patch on each module: replace that too.
-
-    Without this a sharded model would run the plain rules without any sign of it.
-    """
+    Without this a sharded model would run the plain rules without any sign of it."""
     for module in model.modules():
         if isinstance(module, target) and "_old_forward" in vars(module):
             undo.callback(setattr, module, "_old_forward", vars(module)["_old_forward"])
@@ -251,11 +234,8 @@ def _package() -> str:
 
 @functools.cache
 def _lxt(name: str) -> Any:
-    """The module `lxt.efficient.<name>`, imported past its packages' own `__init__`.
-
-    Those import every family that lxt ships, some of which need what transformers 5 no longer has. Bare
-    packages stand in for them during the import and are taken away again.
-    """
+    """The module `lxt.efficient.<name>`, imported past its packages' own `__init__`, which import every family that lxt
+    ships: some need what transformers 5 no longer has. Bare packages stand in for them meanwhile."""
     root = _package()
     added = []
     try:

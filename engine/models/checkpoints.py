@@ -48,10 +48,8 @@ _commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder.
-
-    gguf: the file with the weights, where `folder` has only what was read from it.
-    """
+    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder. gguf: the file
+    with the weights, where `folder` has only what was read from it."""
 
     id: str
     folder: Path
@@ -106,10 +104,8 @@ class Checkpoint:
                 _read_json(path, self.id)
 
     def weight_files(self) -> tuple[Path, ...]:
-        """The safetensors files, all shards, in the order of their names; or the GGUF file.
-
-        As transformers, the single file where it is there. `InputError` where all shards of an index are there as well.
-        """
+        """The safetensors files, all shards, in the order of their names; or the GGUF file. As transformers, the single
+        file where it is there; `InputError` where all shards of an index are there as well."""
         if self.gguf is not None:
             return (self.gguf,)
         index, single = self.folder / WEIGHT_INDEX, self.folder / _SINGLE
@@ -135,8 +131,7 @@ class Checkpoint:
         """The shard that the index names for every tensor; empty where a single file holds them."""
         if (self.folder / _SINGLE).is_file():
             return {}
-        found: dict[str, str] = _read_json(self.folder / WEIGHT_INDEX, self.id)["weight_map"]
-        return found
+        return _read_json(self.folder / WEIGHT_INDEX, self.id)["weight_map"]
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
@@ -171,10 +166,9 @@ def find_checkpoint(
     """What `model_id` names: `demo`, `smollm2`, a local folder, a GGUF file, a folder with one, or a hub model
     (`hub_name`) or GGUF file of a hub model (`org/name/file.gguf`), downloaded if need be.
 
-    weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do. Those of a
-    GGUF file stand in it, so it is fetched whole.
-    transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they were.
-    """
+    weights=False leaves the weights of a hub model where they are, but for a GGUF file, which is fetched whole.
+    transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they
+    were."""
     if model_id == DEMO:
         folder = demo_model_dir()
         if not (folder / "config.json").is_file():

@@ -40,13 +40,10 @@ def fetch_files(
     revision: str | None = None,
     transfer: Transfer | None = None,
 ) -> Path:
-    """The folder of a repository's files in the hub's cache, those that match fetched if need be.
-
-    patterns: names or shell patterns of files of the top folder of a model; of a data set also with folders.
-    transfer: may stop it; the terminal then shows no bar.
-    A hub that does not answer within HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves.
-    Errors: as they come from the libraries (`hub_errors`); `engine.models.hub_failures` words them. `Stopped`.
-    """
+    """The folder of a repository's files in the hub's cache, those that match fetched if need be. patterns: names or
+    shell patterns. transfer: may stop it; the terminal then shows no bar. A hub that does not answer within
+    HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves. Errors: as they come from the
+    libraries (`hub_errors`); `Stopped`."""
     from huggingface_hub import snapshot_download
 
     outside = ["*/*"] if repo_type == "model" else None
@@ -106,10 +103,8 @@ def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
 
 
 def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> Failure | None:
-    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells.
-
-    kept: bytes of them that a stopped download has left.
-    """
+    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells. kept:
+    bytes of them that a stopped download has left."""
     from huggingface_hub import snapshot_download
 
     wanted = list(names)
@@ -150,10 +145,8 @@ def _listing(repo_id: str, commit: str) -> dict[str, int]:
 
 
 def end_silence() -> None:
-    """Give every request of huggingface_hub a time-out, and the storage layer shorter ones, unless the user sets them.
-
-    huggingface_hub asks for model and data set information, and for listings, without any time-out.
-    """
+    """Give every request of huggingface_hub a time-out (it asks for information and listings without any), and the
+    storage layer shorter ones, unless the user sets them."""
     from huggingface_hub import get_session
 
     for name, value in _STORAGE_LAYER.items():
@@ -175,10 +168,9 @@ def _bounded(request: Any) -> None:
 
 
 def leave(code: int) -> None:
-    """End this process at once if a stopped download still holds a thread, which Python would wait for.
+    """End this process at once if a stopped download still holds a thread, which Python would wait for; its partial
+    files are removed."""
 
-    The partial files that this process has open are removed: nobody could use them.
-    """
     if all(ended.is_set() for ended in _unfinished):
         return
     for link in Path("/proc/self/fd").glob("*"):

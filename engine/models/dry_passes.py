@@ -1,9 +1,8 @@
 """What passes through a model take, from its shapes alone: no weights are there, and nothing is computed.
 
-Every operation of a pass is called on tensors that have shapes and types but no numbers (torch's FakeTensor); the
-storages that live at once are added up, and the FLOPs of matrix products counted by torch's own formulas. Fused
-attention is counted as it works: it keeps its inputs and output, never the [T, T] weights.
-"""
+Every operation is called on tensors that have shapes and types but no numbers (torch's FakeTensor); the storages that
+live at once are added up, and the FLOPs of matrix products counted by torch's own formulas. Fused attention is counted
+as it works: it never keeps the [T, T] weights."""
 
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,8 +20,7 @@ from torch.utils.flop_counter import flop_registry
 
 class PassCost(NamedTuple):
     """Of one pass. peak_bytes: beyond what was there before it. left_bytes: of that what is there after it, as a cache
-    is. flops: two per multiply and add of a matrix product.
-    """
+    is. flops: two per multiply and add of a matrix product."""
 
     peak_bytes: int
     left_bytes: int
@@ -40,9 +38,7 @@ class DryModel(NamedTuple):
 @contextmanager
 def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
     """Inside, `cost(work)` says what `work` takes, which may pass anything through `model`. The skeleton is used up.
-
-    Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there.
-    """
+    Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there."""
     meter, shaped, shared = _Meter(), skeleton.to(dtype), list(_shared(skeleton))
     with FakeTensorMode(allow_non_fake_inputs=True), _FusedAttention(meter), meter:
         model = shaped.to_empty(device="cpu").eval().requires_grad_(False)

@@ -1,4 +1,5 @@
-"""Routed experts whose weights lie in fused tensors: each expert shown as Linears that the model runs through.
+"""Weights that are stored otherwise, shown as Linears that the model runs through: GPT-2's Conv1D, and routed experts
+whose weights lie in fused tensors.
 
 transformers keeps the experts of a block in two tensors, gate_up_proj [experts, 2 d_ff, d] and down_proj
 [experts, d, d_ff] (Mixtral, Qwen3-MoE, OLMoE, DeepSeek, ...); of some models the last two axes are swapped and the gate
@@ -19,11 +20,8 @@ from engine.models.forwards import set_forward
 
 @dataclass(frozen=True)
 class Slice:
-    """Where the rows of one projection of one expert lie in a fused tensor [experts, ...].
-
-    tensor: the name of the parameter. swapped: stored [d_in, d_out]. start, step: of the rows, which others may share
-    the slice with. count: how many they are.
-    """
+    """Where the rows of one projection of one expert lie in a fused tensor [experts, ...]. tensor: the name of the
+    parameter. swapped: stored [d_in, d_out]. start, step: of the rows. count: how many they are."""
 
     tensor: str
     expert: int
@@ -40,11 +38,9 @@ class Slice:
 
 
 class ExpertLinear(nn.Linear):
-    """One projection of one expert: a Linear whose weight and bias are views of the fused tensors.
-
-    Called with the inputs [n, d_in] of the n tokens that the expert sees, and with `tokens` [n], their numbers in the
-    batch of B * T, so that a hook knows which tokens they are.
-    """
+    """One projection of one expert: a Linear whose weight and bias are views of the fused tensors. Called with the
+    inputs [n, d_in] of the n tokens that the expert sees, and with `tokens` [n], their numbers in the batch of B *
+    T."""
 
     def __init__(self, experts: nn.Module, weight: Slice, bias: Slice | None, in_features: int) -> None:
         nn.Module.__init__(self)
@@ -71,11 +67,9 @@ class Expert(nn.Module):
 
 
 def show_experts(block: nn.Module) -> None:
-    """Every fused set of experts below a module gets its experts as children `0`, `1`, ..., and runs through them.
-
-    The pass is transformers' own eager one: per expert the tokens that chose it, their sum in the wider of the dtypes
-    of the hidden states and of the router's weights. With gate and up multiplied apart. Nothing the second time.
-    """
+    """Every fused set of experts below a module gets its experts as children `0`, `1`, ..., and runs through them: per
+    expert the tokens that chose it, their sum in the wider of the dtypes of the hidden states and of the router's
+    weights, as in transformers' own eager pass. Nothing the second time."""
     for module in list(block.modules()):
         if _is_fused(module) and not fused(module):
             for number in range(len(module.get_parameter("down_proj"))):
@@ -168,3 +162,25 @@ def _said(module: Any, expert: Any, states: Tensor, tokens: Tensor) -> Tensor:
         inner = module._apply_gate(both)
     said = expert.down_proj(inner, tokens)
     return module.post_expert_norm(said) if getattr(module, "has_post_expert_norm", False) else said
+
+
+class TransposedLinear(nn.Linear):
+    """transformers' `Conv1D` with a Linear's names. Stored, saved and moved as before: weight [d_in, d_out]. weight
+    [d_out, d_in] is a view of it, so that zeroing a row zeroes a column of what is stored."""
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        stored = self._parameters["weight"]
+        assert stored is not None
+        return stored.T
+
+
+def show_conv1d(block: nn.Module) -> None:
+    """Every Conv1D below a module becomes a `TransposedLinear`, in place; nothing the second time."""
+    from transformers.pytorch_utils import Conv1D
+
+    for module in block.modules():
+        if type(module) is Conv1D:
+            module.in_features, module.out_features = module.nx, module.nf
+            module.__class__ = TransposedLinear  # type: ignore[assignment]
+            set_forward(module, TransposedLinear.forward)

@@ -1,7 +1,8 @@
-"""Another forward for one module, also where accelerate has put hooks around the module's own."""
+"""Other forwards of modules, also within accelerate's hooks, and attention functions replaced for a while."""
 
-from collections.abc import Callable
-from types import MethodType
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import MethodType, ModuleType
 from typing import Any
 
 from torch import nn
@@ -10,3 +11,22 @@ from torch import nn
 def set_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
     """`module(...)` gives `forward(module, ...)` from now on; accelerate's hooks go on around it."""
     setattr(module, "_old_forward" if hasattr(module, "_hf_hook") else "forward", MethodType(forward, module))
+
+
+AttentionFunction = Callable[..., Any]
+
+
+def wrapped_attention(
+    modelings: Iterable[ModuleType], wrap: Callable[[AttentionFunction], AttentionFunction], undo: ExitStack
+) -> None:
+    """Every attention function that these modules may choose becomes `wrap` of it, until `undo` is closed."""
+    for modeling in modelings:
+        interface = type(modeling.ALL_ATTENTION_FUNCTIONS)()
+        for name, function in modeling.ALL_ATTENTION_FUNCTIONS.items():
+            interface[name] = wrap(function)
+        for name, value in (
+            ("eager_attention_forward", wrap(modeling.eager_attention_forward)),
+            ("ALL_ATTENTION_FUNCTIONS", interface),
+        ):
+            undo.callback(setattr, modeling, name, getattr(modeling, name))
+            setattr(modeling, name, value)

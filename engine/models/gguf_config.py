@@ -3,8 +3,7 @@
 Strict, since a setting that is passed over gives another model's numbers without a word: an entry of the architecture,
 or a tensor, that is not read here is an error. transformers' own reader (5.24) passes over most of them: the size of
 Qwen 3's heads, the scaling of rotary positions of Llama 3.1 and Gemma 3, Gemma's softcaps and its larger models' scale.
-Sources: llama.cpp's conversion (what it writes) and its models (what it takes where nothing is written).
-"""
+Sources: llama.cpp's conversion (what it writes) and its models (what it takes where nothing is written)."""
 
 import math
 from typing import Any, NamedTuple
@@ -182,9 +181,7 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
 
 def _llama3(factors: np.ndarray[Any, Any], theta: float, head_dim: int) -> Json:
     """The settings of Llama 3.1's scaling under which every frequency is divided by what the file says.
-
-    Checked, not guessed: low and high limits and the first training's length are those of all its models.
-    """
+    Checked, not guessed: low and high limits and the first training's length are those of all its models."""
     low, high, original, factor = 1.0, 4.0, 8192, round(float(factors.max(initial=1.0)), 3)
     if np.all(factors == 1):
         return {}

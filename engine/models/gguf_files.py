@@ -57,10 +57,8 @@ def packaged() -> Path:
 
 def small_files(header: GgufHeader, model_id: str) -> Path:
     """A folder with config.json, generation_config.json and the tokenizer's files of a GGUF file.
-
     Kept in the user's cache under a hash of all that decides its content, or for this process only where that cannot
-    be written. Errors: InputError for a model or a tokenizer that is not read.
-    """
+    be written. Errors: InputError for a model or a tokenizer that is not read."""
     key = _key(header)
     folder = default_store_dir() / GGUF / key
     if _is_whole(folder) or _is_whole(_temporary.get(key, folder)):

@@ -1,10 +1,7 @@
 """The header of a GGUF file: its metadata and where its tensors lie, without the seconds that torch's import takes.
 
 The file may be anybody's: every count, length and place is compared with the bytes that are there before room is made
-for what it announces. Layout (versions 2 and 3, little-endian): the letters GGUF, the version, how many tensors and
-entries of metadata; then key, type and value of each entry; name, shape, kind and offset of each tensor; the data
-begin at the next multiple of the alignment. Source: ggml's docs/gguf.md.
-"""
+for what it announces. Layout (versions 2 and 3, little-endian): ggml's docs/gguf.md."""
 
 import hashlib
 import math
@@ -50,9 +47,7 @@ class GgufHeader:
     @property
     def packed_as(self) -> str | None:
         """How its weights are packed, as Q4_K_M; None where all are plain numbers.
-
-        The name that the file gives itself, if it holds such tensors, else the kind of most of its numbers.
-        """
+        The name that the file gives itself, if it holds such tensors, else the kind of most of its numbers."""
         from gguf import LlamaFileType
 
         sizes: Counter[str] = Counter()

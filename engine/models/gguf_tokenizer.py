@@ -2,8 +2,7 @@
 
 The file holds tokens with their types, merges or scores, and the name of a way to cut a text before merging. Two kinds
 are read, as llama.cpp computes them: BPE on bytes ("gpt2"), and sentencepiece's BPE ("llama"). transformers' own reader
-(5.24) cuts by GPT-2's rule where it does not know the name, as it does not know SmolLM's.
-"""
+(5.24) cuts by GPT-2's rule where it does not know the name, as it does not know SmolLM's."""
 
 import json
 from typing import Any, NamedTuple
@@ -33,10 +32,8 @@ def _cased_words(short: str, numbers: str) -> str:
 
 class Cut(NamedTuple):
     """How a text is cut before merging: by each pattern in turn.
-
     whole: a piece that is a token stays one, whatever its merges. begins: a text begins with the BOS where the file
-    does not say. composed: accents are joined with their letters first.
-    """
+    does not say. composed: accents are joined with their letters first."""
 
     patterns: tuple[str, ...]
     whole: bool = False

@@ -18,9 +18,7 @@ _PLAIN = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 
 def stored_names(header: GgufHeader, skeleton: nn.Module, model_id: str) -> dict[str, str]:
     """transformers' name of every weight of the file, by gguf's table.
-
-    Errors: InputError for a tensor that no part of the model is made of, and for one that gguf cannot unpack.
-    """
+    Errors: InputError for a tensor that no part of the model is made of, and for one that gguf cannot unpack."""
     architecture = header.metadata["general.architecture"]
     known = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     table = gguf.get_tensor_name_map(known, header.metadata[f"{architecture}.block_count"])
@@ -48,10 +46,8 @@ def unpacked_weights(
     header: GgufHeader, skeleton: Any, dtype: torch.dtype, model_id: str, progress: Progress | None = None
 ) -> dict[str, Tensor]:
     """Every weight by transformers' name, unpacked in float32 and then rounded to `dtype`. On the CPU.
-
     llama.cpp's conversion stores the rows of queries and keys of Llama models in another order, and the scales of
-    Gemma's norms plus one; both are taken back.
-    """
+    Gemma's norms plus one; both are taken back."""
     config, weights = skeleton.config, {}
     names = stored_names(header, skeleton, model_id)
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == "llama" else {}

@@ -19,15 +19,11 @@ _lock = threading.Lock()
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of the file's bytes, whatever links lead to it; read once per state of the file.
+    """SHA-256 of the file's bytes, whatever links lead to it; read once per state of the file (size, inode, times),
+    which of large files is remembered in the user's cache folder.
 
-    The state is size, inode, and the times of the last change of contents and of the entry. Of large files it is
-    remembered in the user's cache folder, so that the next process need not read them again.
-
-    Errors: `InputError` where a hub's cache promises another hash than the bytes have: a damaged file. A large file of
-    that cache is a link to a blob that is named by the SHA-256 the hub stated. The blob can itself be a link, to a name
-    that is no SHA-256 (the storage layer's), which is why names are only compared and never taken for the hash.
-    """
+    Errors: `InputError` where a hub's cache promises another hash than the bytes have: a large file of that cache is a
+    link to a blob that is named by the SHA-256 the hub stated. Names are only compared and never taken for the hash."""
     target = path.resolve()
     found = target.stat()
     state = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]

@@ -32,9 +32,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 def model_failure(model_id: str, error: Exception, revision: str | None = None, *, partly: bool = False) -> InputError:
     """The line for a model that was neither a local folder nor could be had from the hub.
-
-    partly: a part of it is in the local cache.
-    """
+    partly: a part of it is in the local cache."""
     failure = explain(error, model_id, revision=revision)
     kind, found, next_step = _incomplete(model_id, failure) if partly and failure.kind == "unreachable" else failure
     otherwise = "give a model folder, or `demo` for the shipped model"

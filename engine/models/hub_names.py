@@ -17,9 +17,7 @@ class HubName(NamedTuple):
 
 def hub_name(pasted: str) -> HubName:
     """The id and the revision in what was pasted; the text as it is where it is neither address nor `id@revision`.
-
-    https://huggingface.co/org/name/tree/v1, hf://org/name@v1, org/name@v1; of addresses only the hub's own.
-    """
+    https://huggingface.co/org/name/tree/v1, hf://org/name@v1, org/name@v1; of addresses only the hub's own."""
     from huggingface_hub import constants
 
     text = pasted.strip()

@@ -27,15 +27,12 @@ def given(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
 
 def kept(output: Any) -> Cache | None:
     """What a forward with `use_cache` gave back, to be handed to the next; None where it kept nothing."""
-    found: Cache | None = getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
-    return found
+    return getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
 
 
 def bytes_of_token(model: nn.Module) -> int:
     """Keys and values of one token in all blocks, by the configuration: 2 x blocks x heads x width of a head.
-
-    An upper bound where some blocks keep a window or a state only; 0 where the configuration names no heads.
-    """
+    An upper bound where some blocks keep a window or a state only; 0 where the configuration names no heads."""
     config: Any = model.config.get_text_config()  # type: ignore[operator, union-attr]
     blocks, queries, hidden = (
         getattr(config, name, None) or 0 for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -47,10 +44,8 @@ def bytes_of_token(model: nn.Module) -> int:
 
 def sequences_in_memory(model: nn.Module, tokens: int, wanted: int) -> int:
     """How many sequences of so many tokens a batch may hold: `wanted`, fewer where their keys and values would take
-    more than `SHARE` of the host's free memory and more than `LITTLE` of all.
-
-    A system that runs out of the host's memory ends the process; a card's says so, and the batch is halved then.
-    """
+    more than `SHARE` of the host's free memory and more than `LITTLE` of all: a system without memory ends the
+    process."""
     device = next(model.parameters()).device
     needed = bytes_of_token(model) * tokens
     if has_own_memory(device) or needed * wanted <= LITTLE * host_bytes():

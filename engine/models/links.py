@@ -1,15 +1,40 @@
-"""Rows that the columns of one other Linear alone read: where a power of two can move from one to the other."""
+"""Gated MLPs, in which a dead gate or up row kills a neuron; rows that the columns of one other Linear alone read; and
+attention heads, whose rows and columns these tell."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from engine.models.experts import Expert
-from engine.models.gated_mlps import GATED, gated_mlps
 from engine.models.row_index import Layer, RowIndex, Sublayer
+
+GATED = ("gate_proj", "up_proj", "down_proj")
+
+
+def gated_mlps(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Linear]]:
+    """Gate, up and down of every module that is these three and an activation that maps 0 to 0, and nothing else: a
+    neuron down(act(gate(x)) * up(x)) is then nothing where its gate row or its up row is all zero, bias included."""
+    for module in model.modules():
+        gate, up, down = (getattr(module, name, None) for name in GATED)
+        if not (type(gate) is nn.Linear and type(up) is nn.Linear and type(down) is nn.Linear):
+            continue
+        more = {name for name, _ in module.named_children()} - {*GATED, "act_fn"}
+        if more or [*module.parameters(recurse=False)] or getattr(module, "activation_sparsity", None):
+            continue
+        activation = getattr(module, "act_fn", None)
+        if callable(activation) and _keeps_zero(activation):
+            yield gate, up, down
+
+
+@lru_cache(maxsize=4096)  # asked for every cell
+def _keeps_zero(activation: Callable[..., Any]) -> bool:
+    return float(activation(torch.zeros(1))) == 0.0
+
 
 _OUTPUTS = ("o_proj", "out_proj", "dense")  # what families call attention's last Linear
 _DOWNS = ("down_proj", "fc2", "dense_4h_to_h", "c_proj")  # and the MLP's
@@ -39,19 +64,13 @@ class Mlp:
     neurons: int
 
 
-@dataclass(frozen=True)
-class Found:
-    """The links of a model, and in words why the other sublayers have none; "" where all have one."""
-
-    links: tuple[Link, ...]
-    without: str
+# What of a model is such, and in words why the others are not; "" where there are no others.
+Links = tuple[tuple[Link, ...], str]
 
 
-def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
+def neuron_links(model: nn.Module, rows: RowIndex) -> Links:
     """Rows of up_proj and columns of down_proj: down(act(gate(x)) * up(x)) is linear in up(x), neuron by neuron.
-
-    Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x).
-    """
+    Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x)."""
     paths = {id(model.get_submodule(layer.name)): layer.name for layer in rows.layers}
     links = []
     for _, up, down in gated_mlps(model):
@@ -70,15 +89,12 @@ def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
             without.append(f"{name} has more between up_proj and down_proj than the product with the gate")
         else:
             without.append(f"{name} ({', '.join(layers)}) has no gate_proj beside up_proj and down_proj")
-    return Found(tuple(links), _told(without, len(groups), "MLPs"))
+    return tuple(links), _told(without, len(groups), "MLPs")
 
 
-def value_links(model: nn.Module, rows: RowIndex) -> Found:
-    """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head.
-
-    Query head h reads key-value head h // groups, so that each value row meets one column in every query head of
-    its group. Norms of queries and keys act before the softmax and do not matter here.
-    """
+def value_links(model: nn.Module, rows: RowIndex) -> Links:
+    """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head. Query head h
+    reads key-value head h // groups, so that each value row meets one column in every query head of its group."""
     links, without = [], []
     groups = sublayers(rows, "attention")
     for parent, layers in groups.items():
@@ -88,7 +104,7 @@ def value_links(model: nn.Module, rows: RowIndex) -> Found:
             without.append(f"{type(module).__name__} {found}")
         else:
             links.append(found)
-    return Found(tuple(links), _told(without, len(groups), "attentions"))
+    return tuple(links), _told(without, len(groups), "attentions")
 
 
 def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
@@ -154,3 +170,41 @@ def _parent(path: str) -> str:
 def _told(reasons: Iterable[str], total: int, what: str) -> str:
     """Equal reasons once: `2 of 24 MLPs: why`."""
     return "; ".join(f"{count} of {total} {what}: {why}" for why, count in Counter(reasons).items())
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One attention whose heads are slices of its last Linear's input.
+    Head h: rows h * size .. of q, columns h * size .. of output, and the rows of k and v of head h // group."""
+
+    q: Layer
+    k: Layer
+    v: Layer
+    output: Layer
+    heads: int
+    size: int
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one head of keys and values: 1 without grouped-query attention."""
+        return self.q.rows // self.v.rows
+
+
+def attentions(model: nn.Module, rows: RowIndex) -> tuple[tuple[Attention, ...], str]:
+    """Every attention with q_proj, k_proj, v_proj and a last Linear that reads the heads' values and nothing else; why
+    others are none."""
+    links, why = value_links(model, rows)
+    groups = sublayers(rows, "attention")
+    found, without = [], [why] if why else []
+    for link in links:
+        parent = link.rows.rpartition(".")[0]
+        layers, size = groups[parent], model.get_submodule(parent).head_dim
+        assert isinstance(size, int)  # as `value_links` has found it
+        output = next(layer for layer in layers.values() if layer.name == link.columns)
+        q, k, v = (layers.get(name) for name in ("q_proj", "k_proj", "v_proj"))
+        if q is None or k is None or v is None or q.rows != len(link.reads) or k.rows != v.rows:
+            name = type(model.get_submodule(parent)).__name__
+            without.append(f"{name} has no q_proj and k_proj of one row per head dimension")
+            continue
+        found.append(Attention(q, k, v, output, q.rows // size, size))
+    return tuple(found), "; ".join(dict.fromkeys(without))

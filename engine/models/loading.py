@@ -3,28 +3,25 @@
 import importlib.util
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from engine.models.allocator import keep_freed_memory
 from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
-from engine.models.memory import room_on
-from engine.models.numerics import numerics
-from engine.models.products import offer_faster_products
+from engine.models.memory import keep_freed_memory, room_on
+from engine.models.products import numerics, offer_faster_products
 from engine.models.quantized import failed, unpacked, unpacking
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
-from engine.models.sound import check_pass, check_stored, check_weights
-from engine.models.tokenizers import check_class, check_vocabulary, probed
+from engine.models.sound import check_class, check_pass, check_stored, check_vocabulary, check_weights, probed
 from engine.models.transfers import Transfer
-from engine.records.errors import InputError, unknown
+from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown
 from engine.records.model_names import model_name
-from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress
 
 __all__ = [
@@ -38,9 +35,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A model in eval mode without gradients on its weights, its tokenizer, and what identifies both.
-
-    Whoever changes the weights for a while (`intervention.zeroed`) holds `lock` meanwhile.
-    """
+    Whoever changes the weights for a while (`intervention.zeroed`) holds `lock` meanwhile."""
 
     model: Any  # a transformers PreTrainedModel
     tokenizer: Any  # a transformers PreTrainedTokenizerBase
@@ -107,8 +102,7 @@ def load_model(
 
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
     misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a
-    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
-    """
+    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens."""
     place = checked_device(device)
     precision = _dtype(dtype, place)
     if place.type == "cpu":
@@ -119,7 +113,8 @@ def load_model(
     tokenizer = _tokenizer(checkpoint)
     model = plain_weights(checkpoint, precision, device_map, progress)
     if device_map is None:
-        _move(model, place, checkpoint.id, precision)
+        with memory_needed(partial(_too_large, checkpoint.id, precision)):
+            model.to(place)
     elif any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(
             f"{checkpoint.id} does not fit on the devices of --device-map, part of it would be offloaded and could not "
@@ -131,27 +126,15 @@ def load_model(
         offer_faster_products(model)
     check_weights(model, checkpoint.id)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
-    _first_pass(model, checkpoint.id, precision)
-    return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        rows=rows,
-        id=checkpoint.id,
-        revision=checkpoint.revision,
-        weights_hash=checkpoint.weights_hash(),
-        config_hash=checkpoint.config_hash(),
-        tokenizer_hash=checkpoint.tokenizer_hash(),
-        dtype=str(precision).removeprefix("torch."),
-        device=str(input_device(model)) if device_map is not None else str(place),
-        dequantized_from=checkpoint.dequantized_from,
-    )
+    with memory_needed(partial(_too_large, checkpoint.id, precision)):
+        check_pass(model, input_device(model), checkpoint.id)
+    device = str(input_device(model)) if device_map is not None else str(place)
+    return _identified(checkpoint, model, tokenizer, rows, precision, device, checkpoint.weights_hash())
 
 
 def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfer | None = None) -> Checkpoint:
     """The files that `load_model` reads, fetched if need be. transfer: watches a download and may stop it.
-
-    Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`.
-    """
+    Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`."""
     small = find_checkpoint(model_id, revision, weights=False, transfer=transfer)
     model = skeleton(small)
     row_index(model)
@@ -164,11 +147,9 @@ def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfe
 def load_sketch(
     model_id: str, *, revision: str | None = None, dtype: str = "auto", device: str = "auto"
 ) -> LoadedModel:
-    """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched.
-
-    Its parameters have shapes and no numbers (meta device), and its `weights_hash` is empty: nothing can be measured
-    with it, and nothing kept. Errors: those of `load_model` that need no weights.
-    """
+    """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched: parameters on
+    the meta device, an empty `weights_hash`; nothing can be measured with it. Errors: those of `load_model` that need
+    no weights."""
     place = checked_device(device)
     precision = _dtype(dtype, place)
     checkpoint = find_checkpoint(model_id, revision, weights=False)
@@ -176,19 +157,17 @@ def load_sketch(
     _check_packed(checkpoint)
     tokenizer = _tokenizer(checkpoint)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
-    return LoadedModel(
-        model=model.eval().requires_grad_(False),
-        tokenizer=tokenizer,
-        rows=row_index(model),
-        id=checkpoint.id,
-        revision=checkpoint.revision,
-        weights_hash="",
-        config_hash=checkpoint.config_hash(),
-        tokenizer_hash=checkpoint.tokenizer_hash(),
-        dtype=str(precision).removeprefix("torch."),
-        device=str(place),
-        dequantized_from=checkpoint.dequantized_from,
-    )
+    model.eval().requires_grad_(False)
+    return _identified(checkpoint, model, tokenizer, row_index(model), precision, str(place), "")
+
+
+def _identified(
+    checkpoint: Checkpoint, model: Any, tokenizer: Any, rows: RowIndex, dtype: torch.dtype, device: str, weights: str
+) -> LoadedModel:
+    """The model with what identifies it. weights: their hash."""
+    hashes = (weights, checkpoint.config_hash(), checkpoint.tokenizer_hash())
+    where = (str(dtype).removeprefix("torch."), device, checkpoint.dequantized_from)
+    return LoadedModel(model, tokenizer, rows, checkpoint.id, checkpoint.revision, *hashes, *where)
 
 
 def _check_packed(checkpoint: Checkpoint) -> None:
@@ -347,24 +326,6 @@ def plain_weights(
                 f"belong to its config.json ({type(model).__name__}), so the numbers would be another model's"
             )
     return model if packed is None else unpacked(model, skeleton(checkpoint), dtype, method, checkpoint.id)
-
-
-def _move(model: Any, device: torch.device, model_id: str, dtype: torch.dtype) -> None:
-    try:
-        model.to(device)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _too_large(model_id, dtype, error) from None
-
-
-def _first_pass(model: Any, model_id: str, dtype: torch.dtype) -> None:
-    try:
-        check_pass(model, input_device(model), model_id)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _too_large(model_id, dtype, error) from None
 
 
 def _too_large(model_id: str, dtype: torch.dtype, error: BaseException) -> InputError:

@@ -2,15 +2,14 @@
 
 The rules are local. They fit a decoder that is put together of these parts in whatever way is linear:
 
-- norms that give an RMS norm's output to the bit (`norm_forms`);
+- norms that give an RMS norm's output to the bit (`norms`);
 - MLPs that give down_proj(act_fn(gate_proj(x)) * up_proj(x)) to the bit, since lxt's forward replaces theirs;
 - transformers' attention function, called once per block, that gives softmax(scaling * q k^T + mask) v;
 - Linears.
 
 Norms, MLPs and attention functions are tried alone. Then the decoder runs with stand-ins for all of them that give
 random numbers, and whatever reaches a stand-in or leaves a module must be linear in those numbers: sums, rotary
-positions and constant factors are, a gate, a router or another norm is not. No weight is read.
-"""
+positions and constant factors are, a gate, a router or another norm is not. No weight is read."""
 
 import math
 import sys
@@ -23,10 +22,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from engine.models.attention_functions import wrapped_attention
 from engine.models.experts import routed
-from engine.models.gated_mlps import GATED
-from engine.models.norm_forms import NormForm, difference, norm_form
+from engine.models.forwards import wrapped_attention
+from engine.models.links import GATED
+from engine.models.norms import NormForm, difference, norm_form
 from engine.models.rows import decoder, decoder_blocks
 from engine.models.skeletons import first_line, quiet
 from engine.models.twins import probing, settings, twin
@@ -45,9 +44,7 @@ Problem = str  # which part differs from those above, and by how much, for a mes
 @dataclass(frozen=True)
 class Structure:
     """The classes of a model that get a rule, and the modules whose attention function does.
-
-    norms, mlps: each class is the one that defines the forward.
-    """
+    norms, mlps: each class is the one that defines the forward."""
 
     norms: dict[type[nn.Module], NormForm]
     mlps: tuple[type[nn.Module], ...]
@@ -142,9 +139,7 @@ class _Probe:
 
     def check_linear(self, values: Tensor, what: str) -> None:
         """Errors: _DiffersError where the third text's values are not the first two's in the same combination.
-
-        Values that are equal in all three are constants, which a linear function may have as factors.
-        """
+        Values that are equal in all three are constants, which a linear function may have as factors."""
         texts = values.detach().double().reshape(_TEXTS, -1) if len(values) % _TEXTS == 0 else None
         if texts is None:
             raise _DiffersError(f"{what} is no batch of {_TEXTS} texts: {list(values.shape)}")

@@ -16,8 +16,7 @@ with one kind of rule left out, rounded down. Seen on Llama, Qwen2, Qwen3 and Ge
 32 blocks, 20 and 512 wide) and on the shipped model: at most 7.5e-8 in float32 and 2.7e-3 in bfloat16 (0.6 and 0.4 of
 the type's epsilon, no growth with depth or width); without the rule of norms, MLPs or attention at least 0.21 in both
 (2 and 8 blocks). A rule that one block of many lacks shows less: in float32 one MLP of eight is noticed, in half
-precision it may pass. What keeps that out is that every block is read (`lrp_by_structure`); this is the second look.
-"""
+precision it may pass. What keeps that out is that every block is read (`lrp_by_structure`); this is the second look."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from engine.models.attention_functions import wrapped_attention
+from engine.models.forwards import wrapped_attention
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 
@@ -42,10 +41,8 @@ TOKENS = 12
 @dataclass(frozen=True)
 class Missing:
     """Relevance that the equations do not account for, each as a share of the largest sum of |t * dF/dt| in it.
-
-    at_input: of the first equation. in_attention: of those of the blocks, in the worst one. at_logits: of the last; 0
-    where the model has no such head. blocks: of how many the attention function was seen.
-    """
+    at_input: of the first equation. in_attention: of the blocks', in the worst one. at_logits: of the last; 0 without
+    such a head. blocks: of how many the attention function was seen."""
 
     at_input: float
     in_attention: float
@@ -90,11 +87,8 @@ def logits_before(model: nn.Module) -> Tensor:
 
 
 def try_out(model: nn.Module, modelings: tuple[ModuleType, ...], before: Tensor) -> None:
-    """Tries the rules that hold now on a short text. One forward pass, and one forward and backward pass.
-
-    Errors: InputError where the logits are not finite or not `before` to the bit, or more relevance is missing than
-    `allowed`.
-    """
+    """Tries the rules that hold now on a short text. Errors: InputError where the logits are not finite or not `before`
+    to the bit, or more relevance is missing than `allowed`."""
     refused = f"lrp has no rules for {type(model).__name__}: under those of its blocks' structure"
     text = short_text(model)
     others = "the selectors other than lrp, relp and consensus2 still work"
@@ -128,9 +122,7 @@ def logits_of(model: Any, input_ids: Tensor) -> Tensor:
 
 def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType, ...]) -> Missing:
     """What the equations leave open for F = sum over positions of the largest logit, under whatever rules hold.
-
-    modelings: the modules whose attention functions the model calls. input_ids [B, T].
-    """
+    modelings: the modules whose attention functions the model calls. input_ids [B, T]."""
     calls: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     biased: list[tuple[Tensor, Tensor]] = []
     heads: list[Tensor] = []

@@ -12,11 +12,9 @@ _NO_WEIGHTS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.p
 
 
 def explained(model_id: str, names: Collection[str], adapter: Path | None = None) -> InputError | None:
-    """The error for a repository or folder with these files, None where nothing is known to be wrong with it.
-
-    names: paths within it. adapter: its `adapter_config.json` where that is here, which says whose adapter it is.
-    An adapter beside whole weights is an error too, since they may or may not have it in them.
-    """
+    """The error for a repository or folder with these files (paths within it), None where nothing is known to be wrong
+    with it; an adapter beside whole weights, which may or may not have it in them, is one too. adapter: its
+    `adapter_config.json` where that is here."""
     files = sorted(Path(name).name for name in names)
     whole = [name for name in files if name.endswith(".safetensors") and not name.startswith("adapter_")]
     if ADAPTER in files:

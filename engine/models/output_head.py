@@ -1,9 +1,8 @@
 """A language model in two halves: the body, which makes hidden states, and what its own forward makes of them.
 
-Logits of T positions are T * vocabulary numbers; hidden states are far fewer. With the halves apart, logits can be
-made for some positions at a time. The second half is the model's own forward over a body that hands out states which
-are there already, so that a soft cap, a scale or a bias of the logits is whatever the architecture does.
-"""
+With the halves apart, logits can be made for some positions at a time. The second half is the model's own forward over
+a body that hands out given states, so that a soft cap, a scale or a bias of the logits is whatever the architecture
+does."""
 
 import inspect
 import threading
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import is_out_of_memory
 
 _STATES = "last_hidden_state"
 _SAME = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, since a product of other shapes sums in another order
@@ -38,11 +37,9 @@ def has_two_halves(model: Any) -> bool:
 
 
 def halves(model: Any, inputs: Mapping[str, Tensor], *, check: bool = True) -> Halves | None:
-    """The body's states of a batch, from a pass of the whole model, and the second half for them.
-
-    None where the second half is another function than the model's own end: its last logits are compared, to within
-    rounding, with those of the pass. check=False leaves that out, where tensors have no numbers.
-    """
+    """The body's states of a batch, from a pass of the whole model, and the second half for them. None where the second
+    half's last logits are not, to within rounding, those of the pass. check=False: not compared, as tensors have no
+    numbers."""
     body, here, said = model.base_model, threading.get_ident(), []
 
     def hear(_module: nn.Module, _args: Any, output: Any) -> None:

@@ -2,8 +2,7 @@
 
 huggingface_hub removes what it has of a file when its download ends early. Here the bytes are appended to
 `blobs/ETAG.part` of the cache and get the file's name there, `blobs/ETAG`, when all have come; the library then finds
-them and links them. Over plain HTTP, also where the hub offers its newer storage layer, which keeps no parts either.
-"""
+them and links them. Over plain HTTP, also where the hub offers its newer storage layer, which keeps no parts either."""
 
 import os
 import re
@@ -55,10 +54,8 @@ class _File:
 
 def fetch_parts(repo_id: str, names: Iterable[str], folder: Path, transfer: Transfer) -> None:
     """Fetch these files of a model's commit, as far as they are not there. folder: its snapshot in the hub's cache.
-
-    Left to huggingface_hub: a file that the hub has not, one whose size or name in the cache it does not tell, and one
-    larger than it gives over plain HTTP (50 GB). Errors: as they come from the libraries (`hub_errors`), and `Stopped`.
-    """
+    Left to huggingface_hub: a file whose size or name in the cache the hub does not tell, and one larger than it gives
+    over plain HTTP (50 GB). Errors: as they come from the libraries (`hub_errors`), and `Stopped`."""
     end_silence()
     files = {found for name in names if (found := _found(repo_id, name, folder, transfer)) is not None}
     transfer.expect(sum(file.size for file in files), sum(file.there() for file in files))

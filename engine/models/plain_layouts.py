@@ -1,8 +1,7 @@
 """A configuration to the row index of a plain gated decoder, without the seconds that torch's import takes.
 
 No second opinion: what a configuration says otherwise than is expected here is left to transformers, which builds the
-model or says why it cannot.
-"""
+model or says why it cannot."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

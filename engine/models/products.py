@@ -1,10 +1,9 @@
-"""Matrix products of float32 Linears by oneDNN, where a processor makes torch's usual ones slow: AMD's.
+"""What decides the last bits of a number beside the model and the versions: kernels, torch's flags, and matrix products
+of float32 Linears by oneDNN, where a processor makes torch's usual ones (MKL's) slow: AMD's
+(`tests/benchmarks/bench_products.py`).
 
-torch multiplies float32 matrices by MKL; oneDNN, which torch has as well, was faster on AMD's processors wherever a
-product is large (`tests/benchmarks/bench_products.py`). The sums are the same to within rounding, in another order. A
-model's Linears know both ways from `offer_faster_products` on; a pass takes the faster one inside `faster_products`, in
-its own thread, without gradients.
-"""
+The sums are the same to within rounding. A model's Linears know both ways from `offer_faster_products` on; a pass takes
+the faster one inside `faster_products`, in its own thread."""
 
 import platform
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +47,7 @@ def offer_faster_products(model: nn.Module) -> None:
 def _forward(linear: nn.Linear, input: Tensor) -> Tensor:
     if not getattr(_here, "wanted", False) or not _takes(input, linear.weight):
         return functional.linear(input, linear.weight, linear.bias)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
-    return found
+    return torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
 
 
 def _takes(input: Tensor, weight: Tensor) -> bool:
@@ -83,3 +82,31 @@ def _works() -> bool:
     except (AttributeError, RuntimeError, TypeError):
         return False
     return torch.allclose(found, functional.linear(input, weight), atol=1e-5)
+
+
+_FUSED = ("flash", "mem_efficient", "cudnn", "math")  # what scaled_dot_product_attention may choose from on a card
+
+
+def numerics(model: Any, device: str) -> dict[str, Any]:
+    """The attention that the model computes, and torch's flags as they are now, none of which this software sets.
+
+    attention: `sdpa`, `eager`, ... of the language model. deterministic_algorithms: without it fused attention's
+    backward pass on a card may add in another order each time. float32_products: torch's word; `none` and `ieee` mean
+    in float32. large_products: `onednn` where large float32 ones are multiplied so (`engine.models.products`). On a
+    card also which fused kernels it may choose from, and cuDNN's own two flags."""
+    kind = device.partition(":")[0]
+    found: dict[str, Any] = {
+        "attention": str(model.config.get_text_config()._attn_implementation),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+    # Not `get_float32_matmul_precision`, an error of torch where somebody set the flags of one backend.
+    backend = {"cpu": torch.backends.mkldnn, "cuda": torch.backends.cuda}.get(kind)
+    if backend is not None:
+        found["float32_products"] = backend.matmul.fp32_precision
+    if kind == "cpu" and model.dtype == torch.float32 and are_offered():
+        found["large_products"] = NAME
+    if kind == "cuda":
+        found["sdpa_kernels"] = [name for name in _FUSED if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()]
+        found["cudnn_deterministic"] = torch.backends.cudnn.deterministic
+        found["cudnn_benchmark"] = torch.backends.cudnn.benchmark
+    return found

@@ -1,6 +1,5 @@
 """The row index as data: which rows of which Linears a model has. Made by `rows` from a model's modules, and by
-`plain_layouts` from a configuration; no torch.
-"""
+`plain_layouts` from a configuration; no torch."""
 
 from __future__ import annotations
 
@@ -27,10 +26,9 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 class Layer:
     """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index.
 
-    An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.transposed`).
+    An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.experts`).
 
-    side `input`: of a column index (`engine.models.columns`), and the rows are the Linear's inputs, its columns.
-    """
+    side `input`: of a column index (`engine.models.units`), and the rows are the Linear's inputs, its columns."""
 
     index: int
     name: str  # module path from the model: model.get_submodule(name) is the Linear
@@ -44,12 +42,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class RowIndex:
-    """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row.
-
-    Other projections follow in the order of their modules. Of routed experts come the gate rows of every expert, then
-    their up rows, then their down rows. Embeddings, the LM head, norms, routers, convolutions and a vision tower are
-    never in it.
-    """
+    """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row. Other projections follow
+    in the order of their modules; of routed experts the gate rows of every expert, then up, then down rows. Embeddings,
+    the LM head, norms, routers, convolutions and a vision tower are never in it."""
 
     layers: tuple[Layer, ...]
 

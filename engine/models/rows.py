@@ -1,15 +1,15 @@
-"""A model's modules to its row index, by names and shapes alone, whatever the architecture."""
+"""A model's modules to its row index, by names and shapes alone; and what else a decoder block has, left as it is."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
-from engine.models.experts import fused, show_experts
-from engine.models.left_alone import STATE_SPACE, left_alone
+from engine.models.experts import fused, show_conv1d, show_experts
 from engine.models.row_index import PROJECTIONS, Layer, RowIndex, Sublayer
-from engine.models.transposed import show_conv1d
 from engine.records.errors import InputError
 
 MOST_ROWS = 2**31  # of a model; the largest of 2025 have some 3e8
@@ -18,17 +18,13 @@ MOST_ROWS = 2**31  # of a model; the largest of 2025 have some 3e8
 def row_index(model: nn.Module) -> RowIndex:
     """The row index of a decoder-only Hugging Face model whose blocks hold their weights in `nn.Linear`s.
 
-    Works from module names and shapes alone, so a model on the meta device will do. A Linear is
-    `attention` if its path inside the block says so (self_attn, attention, attn, …) and `mlp` otherwise.
-    Where two Linears of a block share a name (experts), the projection is their path inside the block.
-
-    Fused experts and GPT-2's Conv1D are shown as Linears first (`experts`, `transposed`): the model computes the same,
-    its own tensors stay where they are, and from then on `model.get_submodule(layer.name)` is such a Linear. What
+    Works from module names and shapes alone. A Linear is `attention` if its path inside the block says so (self_attn,
+    attn, …) and `mlp` otherwise. Where two Linears of a block share a name (experts), the projection is their path
+    inside the block. Fused experts and GPT-2's Conv1D are shown as Linears first (`experts`, `transposed`). What
     `left_alone` names has no rows.
 
     Errors: an encoder-decoder, no list of blocks, a weight matrix that is none of these, quantized weights, two Linears
-    that share a weight (Zamba2's blocks), whose rows would count twice.
-    """
+    that share a weight (Zamba2's blocks), whose rows would count twice."""
     prefix, blocks = _blocks(model)
     for block in blocks:
         show_experts(block)
@@ -43,23 +39,15 @@ def row_index(model: nn.Module) -> RowIndex:
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
-            _check_own(linear, f"{prefix}.{number}.{path}", owners)
+            name = f"{prefix}.{number}.{path}"
+            _check_own(linear, name, owners)
             if not linear.out_features or not linear.in_features:
                 raise InputError(
-                    f"{prefix}.{number}.{path} has {linear.out_features} rows of {linear.in_features} weights; "
+                    f"{name} has {linear.out_features} rows of {linear.in_features} weights; "
                     "expected at least one of each, correct config.json or copy the checkpoint again"
                 )
-            layers.append(
-                Layer(
-                    index=len(layers),
-                    name=f"{prefix}.{number}.{path}",
-                    block=number,
-                    sublayer=_sublayer(path),
-                    projection=projection,
-                    start=start,
-                    rows=linear.out_features,
-                )
-            )
+            place = (len(layers), name, number, _sublayer(path))
+            layers.append(Layer(*place, projection, start, linear.out_features))
             start += linear.out_features
     if not layers:
         raise InputError(
@@ -87,9 +75,7 @@ def decoder_blocks(model: nn.Module) -> nn.ModuleList:
 
 def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
     """Path and list of the decoder blocks: the `ModuleList` nearest above the token embeddings.
-
-    The embeddings tell the language model apart from a vision or audio tower without naming any family.
-    """
+    The embeddings tell the language model apart from a vision or audio tower without naming any family."""
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(f"{type(model).__name__} is an encoder-decoder; expected a decoder-only language model")
@@ -157,3 +143,44 @@ def _rank(projection: str) -> int:
 
 def _sublayer(path: str) -> Sublayer:
     return cast(Sublayer, "attention" if "attn" in path or "attention" in path else "mlp")
+
+
+STATE_SPACE = ("A_log",)  # parameters of a Mamba layer that decide how its state fades
+_ROUTER_CLASS = re.compile(r"(Router|Gate|Gating)$")
+_ROUTER_NAMES = ("gate", "router", "shared_expert_gate")
+
+
+def left_alone(block: nn.Module) -> dict[str, str]:
+    """Path inside the block of each module that holds weights but no rows -> what it is.
+
+    router: says which experts see a token, or how much one counts; a zero row there sends tokens elsewhere and removes
+    no neuron. convolution: mixes positions. time step: Mamba's dt_proj, whose weight transformers reads without
+    calling the Linear. Modules inside these are not named again."""
+    found: dict[str, str] = {}
+    for path, module in block.named_modules():
+        if path and not any(path.startswith(f"{outer}.") for outer in found):
+            kind = _kind(module, path.rpartition(".")[2], block.get_submodule(path.rpartition(".")[0]))
+            if kind:
+                found[path] = kind
+    return found
+
+
+def kept(blocks: Iterable[nn.Module]) -> str:
+    """In words, over all blocks: `2 routers, 4 convolutions`; "" where there are none."""
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        counts.update(left_alone(block).values())
+        names = [name.rpartition(".")[2] for name, _ in block.named_parameters()]
+        counts["state-space parameter"] += sum(name in STATE_SPACE for name in names)
+    return ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count)
+
+
+def _kind(module: nn.Module, name: str, parent: nn.Module) -> str:
+    if isinstance(module, _ConvNd):
+        return "convolution"
+    routed = isinstance(getattr(parent, "experts", None), nn.Module)
+    if _ROUTER_CLASS.search(type(module).__name__) or (routed and name in _ROUTER_NAMES):
+        return "router"
+    if name == "dt_proj" and hasattr(parent, "A_log"):
+        return "time step"
+    return ""

@@ -1,6 +1,5 @@
 """What a checkpoint's configuration may ask for: bounded before anything is built from it, since a line of text can ask
-for a model that takes hours to set up and never exists.
-"""
+for a model that takes hours to set up and never exists."""
 
 import math
 import re
@@ -27,11 +26,8 @@ _PER_LAYER = re.compile(r"layer|block")
 
 
 def check_sizes(config: dict[str, Any], model_id: str) -> None:
-    """`InputError` where a configuration is nested too deep, holds NaN, or asks for more than any model has.
-
-    Sizes are known by their names, in the language model's part and in every other; what is no size is left to the
-    library that reads it.
-    """
+    """`InputError` where a configuration is nested too deep, holds NaN, or asks for more than any model has. Sizes are
+    known by their names; what is no size is left to the library that reads it."""
     for path, inner in _objects(config, model_id):
         layers, experts = 1, 0
         for key, value in inner.items():

@@ -16,9 +16,7 @@ class Stopped(Exception):
 
 class Progress(NamedTuple):
     """Bytes that are on this machine, bytes in all, and seconds until then at the pace of the last 20 s.
-
-    `total` is None before it is known, `seconds_left` in the first second and as long as nothing has come.
-    """
+    `total` is None before it is known, `seconds_left` in the first second and as long as nothing has come."""
 
     fetched: int
     total: int | None

@@ -1,7 +1,6 @@
 """A module's twin for probes: the same classes and settings on the CPU, small random numbers in the place of weights.
 
-The module itself, its hooks, its configuration and torch's random state stay as they are.
-"""
+The module itself, its hooks, its configuration and torch's random state stay as they are."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -26,11 +25,8 @@ def twin(
     replacement: Replacement = lambda *_: None,
     largest: int = LARGEST,
 ) -> nn.Module:
-    """The twin in eval mode, parameters in `dtype`.
-
-    replacement: of a submodule and its path what stands for it, None for its own twin.
-    largest: entries of a parameter that gets numbers; what reads a larger one does not run.
-    """
+    """The twin in eval mode, parameters in `dtype`. replacement: of a submodule and its path what stands for it, None
+    for its own twin. largest: entries of a parameter that gets numbers; what reads a larger one does not run."""
     known: dict[int, Any] = {}
 
     def copied(original: nn.Module, path: str) -> nn.Module:

@@ -10,11 +10,10 @@ own.
   heads: they stay as they are, since the other heads read them, and their scores count to every head of the group in
   equal parts. Without grouping they are the head's alone and count to it in full.
 - Expert: all rows of its projections, edited where they are, so that it says nothing. The router stays as it is: tokens
-  are sent to the expert as before, and get nothing from it.
-"""
+  are sent to the expert as before, and get nothing from it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -22,25 +21,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.models.columns import column_index
 from engine.models.experts import gated_experts, has_experts, routed
-from engine.models.gated_mlps import gated_mlps
-from engine.models.heads import attentions
+from engine.models.links import attentions, gated_mlps
 from engine.models.loading import LoadedModel
-from engine.models.row_index import Layer, Side
+from engine.models.row_index import Layer, RowIndex, Side
 
 ROW, NEURON, HEAD, EXPERT = "row", "neuron", "head", "expert"
 
 
 @dataclass(frozen=True)
 class Units:
-    """The units of one kind, U of them.
+    """The units of one kind, U of them. rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the
+    first row's Linear, norm [U] float64: Euclidean norm of what belongs to the unit; a sample is spread over it.
 
-    rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the first row's Linear, norm [U] float64:
-    Euclidean norm of what belongs to the unit, the product of several. A sample is spread over it; it scores nothing.
-    columns [U, columns per unit] column ids (`engine.models.columns`) where an edit of the unit acts; None: at `rows`.
-    weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each.
-    """
+    columns [U, columns per unit] column ids (`column_index`) where an edit of the unit acts; None: at `rows`.
+    weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each."""
 
     kind: str
     rows: npt.NDArray[np.int64]
@@ -90,13 +85,9 @@ def rows_alone(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def neurons(loaded: LoadedModel) -> Units:
-    """Every neuron of a gated MLP (`gated_mlps`) or of a routed expert that is one (`gated_experts`).
-
-    Row i of gate_proj, row i of up_proj and input i of down_proj.
-
-    Zeroing either of the rows makes act(gate) * up zero, the input i of down_proj; so one gate row, its up row and the
-    neuron have one effect. Empty where the model has no gated MLP. norm: of gate row, up row and down column.
-    """
+    """Every neuron of a gated MLP (`gated_mlps`) or of a routed expert that is one (`gated_experts`): row i of
+    gate_proj, row i of up_proj and input i of down_proj. Zeroing either of the rows makes act(gate) * up zero. Empty
+    where the model has no gated MLP. norm: of gate row, up row and down column."""
     of_module = {id(loaded.model.get_submodule(layer.name)): layer for layer in loaded.rows.layers}
     inputs = _inputs(loaded)
     rows, layer, norm, columns = [], [], [], []
@@ -115,14 +106,12 @@ def neurons(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def heads(loaded: LoadedModel) -> Units:
-    """Every head of an attention whose heads are slices of its last Linear's input (`attentions`).
-
-    rows: of q_proj, then of k_proj and v_proj, with weights 1 and 1 / (heads that share them). Empty where no attention
-    is such. norm: of the rows of q_proj and of the columns of the last Linear.
-    """
+    """Every head of an attention whose heads are slices of its last Linear's input (`attentions`); empty where none is
+    such. rows: of q_proj, then of k_proj and v_proj, with weights 1 and 1 / (heads that share them). norm: of the rows
+    of q_proj and of the columns of the last Linear."""
     inputs = _inputs(loaded)
     rows, layer, norm, columns, groups = [], [], [], [], []
-    for one in attentions(loaded.model, loaded.rows).attentions:
+    for one in attentions(loaded.model, loaded.rows)[0]:
         head, inside = np.arange(one.heads), np.arange(one.size)
         own = head[:, None] * one.size + inside
         shared = (head // one.group)[:, None] * one.size + inside
@@ -144,11 +133,8 @@ def heads(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def experts(loaded: LoadedModel) -> Units:
-    """Every routed expert: the rows of its projections, in the order of the row index. Experts that all tokens go
-    through are none.
-
-    norm: of all its weights. Empty where no tensor holds routed experts, or they have different sizes.
-    """
+    """Every routed expert: the rows of its projections, in the order of the row index. norm: of all its weights. Empty
+    where no tensor holds routed experts, or they have different sizes."""
     groups: dict[str, list[Layer]] = {}
     for layer in loaded.rows.layers:
         if routed(loaded.model.get_submodule(layer.name)):
@@ -173,9 +159,9 @@ UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neu
 def without(loaded: LoadedModel, kind: str) -> str:
     """Why some or all sublayers of a model have no units of this kind, in words; "" where all have."""
     if kind == HEAD:
-        found = attentions(loaded.model, loaded.rows)
-        sizes = {(one.size, one.group) for one in found.attentions}
-        return "its attentions have heads of different sizes" if len(sizes) > 1 else found.without
+        found, why = attentions(loaded.model, loaded.rows)
+        sizes = {(one.size, one.group) for one in found}
+        return "its attentions have heads of different sizes" if len(sizes) > 1 else why
     if kind == EXPERT and not experts(loaded).count:
         return "its routed experts have different sizes" if has_experts(loaded.model) else "no routed experts"
     if kind == NEURON and not any(True for _ in chain(gated_mlps(loaded.model), gated_experts(loaded.model))):
@@ -202,3 +188,20 @@ def _none(kind: str, width: int) -> Units:
 def _norms(weight: Tensor, dim: int) -> npt.NDArray[np.float64]:
     """Euclidean norms along a dimension; float64 on the CPU, since not every device (MPS) has it."""
     return np.asarray(torch.linalg.vector_norm(weight.float(), dim=dim).cpu().double().numpy())
+
+
+def column_index(loaded: LoadedModel) -> RowIndex:
+    """Inputs of down_proj of gated MLPs and experts, one per neuron, and of attention's last Linear, a slice per head.
+    A `RowIndex` whose layers have the side `input`: column j of such a Linear has the id start + j, and `rows` is how
+    many there are. In the order of the row index. No layers where the model has neither."""
+    model, rows = loaded.model, loaded.rows
+    readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
+    readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows)[0]}
+    found: list[Layer] = []
+    start = 0
+    for layer in rows.layers:
+        linear = model.get_submodule(layer.name)
+        if id(linear) in readers:
+            found.append(replace(layer, index=len(found), start=start, rows=linear.in_features, side="input"))
+            start += linear.in_features
+    return RowIndex(tuple(found))

@@ -1,7 +1,6 @@
 """What a checkpoint makes this software run, chat templates and tokenizers, is run in a child process under limits.
 
-One child serves the whole process. It starts when it is first needed, and again after a request that ended it.
-"""
+One child serves the whole process. It starts when it is first needed, and again after a request that ended it."""
 
 import atexit
 import json

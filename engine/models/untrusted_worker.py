@@ -1,8 +1,7 @@
 """The child process of `engine.models.untrusted`: renders chat templates and tries tokenizers, a request per line.
 
 It imports nothing of ours and neither torch nor transformers, so that it starts at once. A request that needs more
-processor time or memory than it allows ends in an answer that says so, or ends this process.
-"""
+processor time or memory than it allows ends in an answer that says so, or ends this process."""
 
 import json
 import sys

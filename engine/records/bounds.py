@@ -14,8 +14,7 @@ errors but those of the disk are ValueErrors, most of them `BadFile`.
 | run of others | 500 files, 2 GiB; of a zip 200 times its size above 64 MiB | tables and scores, packed already |
 
 Weights have no bound here: they are mapped into memory, and `engine.models.sizes` looks at what their configuration
-asks for.
-"""
+asks for."""
 
 from __future__ import annotations
 
@@ -140,10 +139,8 @@ def parquet(path: Path, rows: int = MAX_ROWS) -> pl.DataFrame:
 
 def check_parquet(path: Path, rows: int = MAX_ROWS) -> int:
     """Lines of a parquet file as its footer counts them. Only the footer is read.
-
     Errors: BadFile for more than `rows` lines, too many columns, or more than `MAX_DECODED_BYTES` when decoded: lines
-    times the width of each column, with the texts that the columns share.
-    """
+    times the width of each column, with the texts that the columns share."""
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
@@ -204,8 +201,7 @@ def tensors(path: Path, most: int | None = MAX_ARRAY_BYTES) -> dict[str, Tensor]
     """What the header of a safetensors file names (8 bytes of length, JSON, data). Checked: its length, that shape,
     dtype and place fit each other, and that the tensors fill the file.
 
-    most: bytes of all tensors together, for whoever reads them into memory; None for weights, which are mapped.
-    """
+    most: bytes of all tensors together, for whoever reads them into memory; None for weights, which are mapped."""
     size = size_of(path, 2**62 if most is None else most + MAX_JSON_BYTES)
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -254,8 +250,7 @@ class ShortReads:
 
     def read(self, count: int = -1) -> bytes:
         need("its directory has", count, _MAX_DIRECTORY_BYTES, " bytes")
-        content: bytes = self._stream.read(count)
-        return content
+        return self._stream.read(count)
 
 
 def check_unpacked(packed: int, unpacks_to: int, most: int) -> None:

@@ -1,10 +1,9 @@
 """Names of domains: free text for people, and an id for each in files, keys and addresses.
 
-A name that is an id already (letters, digits and . _ - only, such as `hate`) is its own id. Any other is written as
-`domain--` and its punycode, in which what is no letter, digit, full stop or hyphen is `_` and its code: `hate speech`
-is `domain--hate_20speech-`. The name can be read from the id again, so that no two names share one and nothing else has
-to be kept. Two spellings of one name (case, blanks, Unicode form) are one domain.
-"""
+A name that is an id already (letters, digits and . _ - only) is its own id. Any other is written as `domain--` and its
+punycode, in which what is no letter, digit, full stop or hyphen is `_` and its code: `hate speech` is
+`domain--hate_20speech-`, from which the name can be read again. Two spellings of one name (case, blanks, Unicode form)
+are one domain."""
 
 import re
 import unicodedata

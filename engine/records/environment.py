@@ -60,9 +60,7 @@ def environment() -> dict[str, Any]:
 @cache
 def git_commit() -> str | None:
     """Commit of the checkout this code runs from (`+changes` when its files differ), None outside one.
-
-    The shipped data do not count: building them changes them, and they have checksums of their own.
-    """
+    The shipped data do not count: building them changes them, and they have checksums of their own."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

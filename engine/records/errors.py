@@ -1,9 +1,10 @@
-"""Errors that a user can act on: one line that says what, got, expected and the next step."""
+"""Errors that a user can act on: one line that says what, got, expected and the next step. Lack of memory. No torch."""
 
 import difflib
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -46,9 +47,7 @@ class CheckFailed(Exception):
 
 class Ended(Exception):
     """Nothing is wrong: a command did its part, and goes no further. One line for stdout, exit code 0.
-
-    answer: the same for machines (`--json`).
-    """
+    answer: the same for machines (`--json`)."""
 
     def __init__(self, line: str, answer: Mapping[str, Any]) -> None:
         super().__init__(line)
@@ -61,3 +60,37 @@ def unknown(kind: str, got: str, available: Iterable[str]) -> InputError:
     nearest = difflib.get_close_matches(got, names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return InputError(f"unknown {kind} {got!r}; {hint}available: {', '.join(names)}")
+
+
+# Beside torch's own exception, by the texts of others: CUDA's bare error (an AcceleratorError), the libraries for
+# matrix products and convolutions, which say that they could not be set up where they found no room for their
+# workspace, Apple's and Intel's devices, and torch's allocator on the host, which raises a plain RuntimeError.
+TEXTS = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+    "DefaultCPUAllocator",
+    "not enough memory: you tried to allocate",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Would less at a time, or more room, have helped? By the kind of the error and, of a RuntimeError, its text."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+
+
+@contextmanager
+def memory_needed(told: Callable[[BaseException], InputError]) -> Iterator[None]:
+    """Inside, a lack of memory is the error that `told` makes of it; other errors go on."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise told(error) from None

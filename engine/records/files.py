@@ -1,8 +1,7 @@
 """The one place that writes and removes files: whole or not at all, and never over what this software did not write.
 
-Every file that is written has a `FileKind`, which tells an earlier output of the same kind by its content. Commands ask
-`check_file` before they begin; `write_atomic` asks again right before the new file takes the place of the old one.
-"""
+Every file that is written has a `FileKind`, which tells an earlier output by its content. `check_file` asks before a
+command begins, `write_atomic` again right before the new file takes the place of the old one."""
 
 from __future__ import annotations
 
@@ -33,11 +32,8 @@ _MOST_JSON = 64 * 2**20  # bytes of a JSON file that is read to see whether it i
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file that is written.
-
-    name: as messages name it, as in "a mask file". is_ours: does a plain file hold an earlier output of this kind?
-    option: of the command line, that names the file or its folder.
-    """
+    """A kind of file that is written. name: as messages name it, as in "a mask file". is_ours: does a plain file hold
+    an earlier output of this kind? option: of the command line, that names the file or its folder."""
 
     name: str
     is_ours: Callable[[Path], bool]
@@ -95,11 +91,9 @@ def make_folder(folder: Path, option: str = "--out") -> None:
 
 
 def write_atomic(path: Path, content: bytes, kind: FileKind = PLAIN) -> None:
-    """Write so that `path` holds the old bytes or the new ones, never a part: a temporary name, fsync, replace.
-
-    What a killed process left of an earlier try is removed first. Errors: InputError as `check_file`; OSError, with
-    `path` as its `filename`.
-    """
+    """Write so that `path` holds the old bytes or the new ones, never a part: a temporary name, fsync, replace. What a
+    killed process left of an earlier try goes first. Errors: InputError as `check_file`; OSError, with `path` as its
+    `filename`."""
     check_file(path, kind)
     sweep(path)
     with suppress(FileExistsError):
@@ -149,9 +143,7 @@ def remove(path: Path, kind: FileKind) -> None:
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder under a temporary name, which becomes `folder` when all went well: complete or not at all.
-
-    `folder` is absent or empty (`check_new`). What a killed process left beside it is removed first.
-    """
+    `folder` is absent or empty (`check_new`). What a killed process left beside it is removed first."""
     folder = folder.absolute()
     sweep(folder)
     unfinished = temporary(folder)
@@ -203,8 +195,7 @@ def tensors_metadata(path: Path) -> dict[str, str]:
 
 def same_bytes(content: bytes) -> bytes:
     """A safetensors file with its metadata in the order of their names: the library's order changes from call to
-    call, and equal numbers are to give equal bytes.
-    """
+    call, and equal numbers are to give equal bytes."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     if "__metadata__" in header:

@@ -24,11 +24,9 @@ def canonical(spec: Mapping[str, Any]) -> str:
 
 
 def cache_key(kind: str, spec: Mapping[str, Any]) -> str:
-    """Key of a cached result: a hash over everything that can change the number.
-
-    `spec` holds the model's weights hash and dtype, the tokens' hash, the selector or the mask; added
-    here are the schema version and the versions of the libraries that do the arithmetic.
-    """
+    """Key of a cached result: a hash over everything that can change the number: `spec` (the model's weights hash and
+    dtype, the tokens' hash, the selector or the mask), schema version, and versions of the libraries that do the
+    arithmetic."""
     libraries = {name: installed_version(name) or _ABSENT.get(name) for name in _NUMERIC}
     whole = {"kind": kind, "schema": SCHEMA_VERSION, "libraries": libraries, "spec": spec}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()
@@ -42,8 +40,7 @@ def file_sha256(path: Path) -> str:
 
 def source_hash(definition: object) -> str:
     """What a plug-in's cached numbers are good for: its module's file and its distribution's version; "" for our own
-    classes, which count by their `version`. Without a file (a notebook), the definition's own source or name.
-    """
+    classes, which count by their `version`. Without a file (a notebook), the definition's own source or name."""
     module = str(getattr(definition, "__module__", "?"))
     if module.startswith("engine."):
         return ""

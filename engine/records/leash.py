@@ -1,6 +1,5 @@
 """A process that ends when whoever started it is gone, also by a kill: its standard input is a pipe that the other one
-holds open, and that every system closes with its last holder.
-"""
+holds open, and that every system closes with its last holder."""
 
 import _thread
 import os

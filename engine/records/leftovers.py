@@ -14,8 +14,7 @@ IDLE_S = 24 * 3600.0  # of another machine's: it may still write there, and its 
 
 def temporary(path: Path) -> Path:
     """`.NAME.HOST.PID.part` beside `path`: what this process writes before it gets its name; where there is
-    something of that name, `.NAME.HOST.PID.RANDOM.part`.
-    """
+    something of that name, `.NAME.HOST.PID.RANDOM.part`."""
     begin = f".{path.name}.{_host()}.{os.getpid()}"
     plain = path.with_name(begin + SUFFIX)
     return path.with_name(f"{begin}.{secrets.token_hex(4)}{SUFFIX}") if os.path.lexists(plain) else plain
@@ -25,9 +24,8 @@ def sweep(path: Path) -> list[Path]:
     """Remove what processes that are no more left of `path` beside it; returns what went.
 
     A file or folder of such a name (or `.NAME.PID.part`, as earlier versions wrote) goes where no process PID is on
-    this machine; one of another machine, whose processes cannot be seen from here, where nobody touched it for a day.
-    Links are removed, not followed. What cannot be removed stays, without a word: it is in nobody's way.
-    """
+    this machine; one of another machine where nobody touched it for a day. Links are removed, not followed. What cannot
+    be removed stays."""
     gone = []
     try:
         beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(f".{path.name}.")]

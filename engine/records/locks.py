@@ -15,11 +15,9 @@ def patient(_seconds: float) -> None:
 
 @contextmanager
 def held(lock: Any, on_wait: OnWait = patient) -> Iterator[None]:
-    """Hold a lock; while it is not free, tell how long we have waited (the teller may raise to give up).
-
-    lock: one that its thread may take again (`threading.RLock`) is free afterwards although Ctrl-C comes at the very
-    instant at which it is taken; of a plain `Lock` nobody can tell then who holds it.
-    """
+    """Hold a lock; while it is not free, tell how long we have waited (the teller may raise to give up). lock: one that
+    its thread may take again (`threading.RLock`) is free afterwards although Ctrl-C comes at the very instant at which
+    it is taken."""
     mine = getattr(lock, "_is_owned", bool)  # by this thread
     if mine():  # there is nobody to wait for, and `with` takes a lock in one step
         with lock:

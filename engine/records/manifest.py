@@ -1,19 +1,19 @@
 """The manifest of a results folder: what is stored beside every number."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from engine.records import bounds
+from engine.records.domain_names import domain_name
 from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.files import FileKind, write_atomic
 from engine.records.hashing import Json, file_sha256
 from engine.records.manifest_form import misfit
 from engine.records.manifest_text import SHARING_VERSION, expanded, text_of_manifest
-from engine.records.shortfalls import shortfalls
 
 MANIFEST = "manifest.json"
 MANIFEST_FILE = FileKind("a manifest", lambda path: path.name == MANIFEST and is_manifest(path))
@@ -23,10 +23,7 @@ _RUN = "numerics"  # of a model's fingerprint: how this run computed with it
 
 def read_manifest(folder: Path) -> Json:
     """The manifest of a results folder, read-only; an `InputError` where it is absent, broken or from a newer version.
-
-    What entries share stands in each of them, as if it had been written there. One text is parsed and checked once,
-    however often it is read: the bytes decide, since a file's times and size can stay as they were when it is replaced.
-    """
+    What entries share stands in each of them. One text is parsed and checked once, however often it is read."""
     path = folder / MANIFEST
     if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
         raise InputError(f"{path} cannot be read (it is no file); remove it and run the command again")
@@ -107,11 +104,9 @@ def write_manifest(folder: Path, manifest: Json) -> None:
 
 
 def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_time_s: float) -> Json:
-    """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry.
-
-    A folder holds the results of one model: another model's weights or dtype are an `InputError`. What of the model may
-    differ from run to run (`numerics`) stands in the file's entry.
-    """
+    """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry. A folder holds
+    the results of one model: another model's weights or dtype are an `InputError`. What of the model may differ from
+    run to run (`numerics`) stands in the file's entry."""
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else {"files": {}}
     check_same_model(folder, manifest, model)
     entry = {
@@ -165,3 +160,41 @@ def check_same_model(folder: Path, manifest: Json, model: Json) -> None:
                 f"{folder} holds results of {there.get('id')} ({field} {str(there.get(field))[:12]}), "
                 f"got {model.get('id')} ({str(model.get(field))[:12]}); give another folder with --out"
             )
+
+
+def shortfalls(spec: Any) -> list[str]:
+    """One sentence for every short text that is recorded anywhere in a spec (`samples` below `samples_requested`, or
+    `draws` below `draws_requested`), each once, and for every domain whose name its pairs spell in several ways."""
+    spelled = spec.get("domain_spellings", {}) if isinstance(spec, dict) else {}
+    return [
+        *dict.fromkeys(_sentence(record) for record in _short_records(spec)),
+        *(f"{', '.join(map(repr, names))} are one domain, {domain_name(one)}" for one, names in spelled.items()),
+    ]
+
+
+def _short_records(value: Any) -> Iterator[Json]:
+    if isinstance(value, dict):
+        for name in ("samples", "draws"):
+            found, wanted = value.get(name), value.get(f"{name}_requested")
+            sizes = (value.get("samples"), value.get("samples_requested"))
+            whole = isinstance(found, int) and isinstance(wanted, int) and found < wanted
+            if whole and all(isinstance(size, int) for size in sizes):
+                yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _short_records(one)
+
+
+def _sentence(record: Json) -> str:
+    if "draws_requested" in record:
+        return (
+            f"the calibration text {record.get('corpus')} is too short for {record['draws_requested']} disjoint draws "
+            f"of {record['samples_requested']:,} windows: there are {record['draws']} of {record['samples']:,} windows "
+            "each; give a longer text, or smaller --sizes"
+        )
+    return (
+        f"the {record.get('role') or 'calibration'} text {record.get('corpus')} is too short: {record['samples']:,} of "
+        f"the {record['samples_requested']:,} windows of {record.get('length')} tokens that were asked for; give a "
+        "longer text, or ask for fewer"
+    )

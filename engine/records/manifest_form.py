@@ -1,7 +1,6 @@
 """What a manifest has to look like: every field that is read somewhere, with its type. Any may be absent.
 
-The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`).
-"""
+The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -57,10 +56,8 @@ SHARED, SHARABLE = "shared", ("spec", "environment", "numerics")  # fields of an
 
 def misfit(manifest: Json) -> str | None:
     """The first field of another type than it has to be, and what it should be; None where all are right.
-
     Text that is no Unicode (half a surrogate pair, which JSON can spell) is a misfit wherever it stands: no page and
-    no file can show it.
-    """
+    no file can show it."""
     return next(_misfits(manifest), None)
 
 

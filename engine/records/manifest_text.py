@@ -6,18 +6,49 @@
      "shared": {"5f0c…": {…}, …}}
 
 An entry holds the name of the object in its place, which is the beginning of a hash. Where nothing is shared the
-version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only.
-"""
+version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only."""
 
 import hashlib
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, NoReturn
 
 from engine.records import bounds
 from engine.records.hashing import SCHEMA_VERSION, Json
 from engine.records.manifest_form import SHARABLE, SHARED, whole_entry
-from engine.records.read_only import read_only
+
+
+def _refuse(self: object, *_values: object, **_named: object) -> NoReturn:
+    raise TypeError("this JSON is shared between its readers and cannot be changed; copy it first")
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that cannot be changed. Its copies can: `dict(it)`, `{**it}`, `copy.deepcopy(it)`, unpickled ones."""
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
+
+
+class ReadOnlyList(list[Any]):
+    """A list that cannot be changed; its copies can."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = _refuse
+    remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple[type, tuple[list[Any]]]:
+        return list, (list(self),)
+
+
+def read_only(value: Any) -> Any:
+    """The same JSON, read-only at every depth; an object that stands in several places stays one object."""
+    if isinstance(value, ReadOnlyDict | ReadOnlyList):
+        return value
+    if isinstance(value, dict):
+        return ReadOnlyDict({name: read_only(inner) for name, inner in value.items()})
+    return ReadOnlyList(map(read_only, value)) if isinstance(value, list) else value
+
 
 SHARING_VERSION = 2  # of a manifest with `shared`; keys of cells hold `SCHEMA_VERSION`, which is another thing
 _NAME_LENGTH = 16
@@ -63,9 +94,7 @@ def _lines(value: Any, depth: int) -> str:
 
 def expanded(manifest: Json) -> Json:
     """A manifest whose form was checked, read-only, each entry with all that is its own.
-
-    Errors: BadFile where the entries would hold more together than is read of any JSON.
-    """
+    Errors: BadFile where the entries would hold more together than is read of any JSON."""
     shared, files = read_only(manifest.get(SHARED, {})), manifest.get("files", {})
     sizes = {name: len(_spelled(value)) for name, value in shared.items()}
     uses = (entry[field] for entry in files.values() for field in SHARABLE if isinstance(entry.get(field), str))

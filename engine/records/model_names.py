@@ -6,11 +6,8 @@ from typing import Any
 
 
 def model_name(model: Mapping[str, Any]) -> str:
-    """The name for tables, titles and reports, from a manifest's entry of the model.
-
-    A hub model's id as it is (it has a revision); of a local folder its name: where it lies on somebody's disk says
-    nothing to a reader. And how its weights were packed, if they were: `tiny (from Q4_1)`.
-    """
+    """The name for tables, titles and reports, from a manifest's entry of the model: a hub model's id (it has a
+    revision), a local folder's name, and how its weights were packed, if they were: `tiny (from Q4_1)`."""
     given = str(model.get("id") or "unknown model")
     name = given if model.get("revision") else PurePath(given).name or given
     return f"{name} (from {model['dequantized_from']})" if model.get("dequantized_from") else name

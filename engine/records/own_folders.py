@@ -13,9 +13,7 @@ _LOCK = ".lock"
 
 class OwnFolder:
     """A temporary folder of this process, made when it is asked for. prefix: of its name, by which others find it.
-
-    Before it is made, folders of this prefix and user whose process is no more are removed; others stay.
-    """
+    Before it is made, folders of this prefix and user whose process is no more are removed; others stay."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

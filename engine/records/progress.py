@@ -23,20 +23,15 @@ PROGRESS = FileKind(
 
 
 class ProgressFile:
-    """Called with (stage, done, total); keeps one JSON object in the file, replaced atomically.
+    """Called with (stage, done, total); keeps one JSON object in the file, replaced atomically, at most once per
+    `INTERVAL_S`, but for the first and the last of a stage. Errors: `InputError` at the start where the file is none of
+    ours, or has no folder; what fails later is told once and does not end the run.
 
-    {"stage": text, "done": int, "total": int, "seconds_left": float or null}: seconds_left of this stage only,
-    from its own pace; null until it has moved. At most one write per `INTERVAL_S`, but the first and the last
-    of a stage are always written. Errors: `InputError` at the start where the file is none of ours, or has no
-    folder; what fails later, as on a full disk, is told once and does not end the run.
-
-    Where the command tells its parts (`begin`), also "part": text, "number": int, from 1, and "parts": int, of so many;
-    and "seconds_left_of_all": float or null: the stage `CELLS` is over all cells that are known to be wanted, so that
-    its time left is that of the whole command; null in other stages, whose end is not the command's.
-
-    And where a table grows cell by cell (`grow`), "so_far": {"table": its name, "columns": some of its columns, "rows":
-    a list of lists}, what is measured of it; null in the place of a number that is not finite.
-    """
+    {"stage": text, "done": int, "total": int, "seconds_left": float or null}: seconds_left of this stage only. Where
+    the command tells its parts (`begin`), also "part": text, "number": int, from 1, "parts": int, of so many, and
+    "seconds_left_of_all": float, null in stages other than `CELLS`, which is over all cells that are known to be
+    wanted. And where a table grows cell by cell (`grow`), "so_far": {"table": its name, "columns": some of its columns,
+    "rows": a list of lists}, null in the place of a number that is not finite."""
 
     def __init__(self, path: Path) -> None:
         check_file(path, PROGRESS)
@@ -95,8 +90,7 @@ def begin(progress: Progress | None, part: str, number: int, parts: int) -> None
 
 def grower(progress: Progress | None) -> Callable[[SoFar], None] | None:
     """What takes the word of a table that grows; None where nobody looks at one."""
-    found: Callable[[SoFar], None] | None = getattr(progress, "grow", None)
-    return found
+    return getattr(progress, "grow", None)
 
 
 class Stopwatch:

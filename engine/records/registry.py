@@ -17,12 +17,11 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Entries of one kind by their ids, which are stored in results and never renamed.
+    """Entries of one kind by their ids, which are stored in results and never renamed. kind: in messages. built_in: id
+    -> the module whose import registers it, in menu order.
 
-    kind: what an entry is called in messages. built_in: id -> the module whose import registers it, in menu order.
     A package of its own brings entries by an entry point of `group` (`selector_audit.KINDs`): its name is the id, and
-    importing its module has to register it. A broken one is named in a warning and leaves the others usable.
-    """
+    importing its module has to register it. A broken one is named in a warning and leaves the others usable."""
 
     def __init__(self, kind: str, built_in: dict[str, str] | None = None, *, group: str = "") -> None:
         self.kind = kind
@@ -54,9 +53,7 @@ class Registry(Generic[T]):
 
     def add(self, name: str, entry: T, origin: object) -> None:
         """Register an entry. origin: its class or function; the same again, as on a reload, replaces itself.
-
-        Errors: InputError for an id that something else has taken.
-        """
+        Errors: InputError for an id that something else has taken."""
         place = f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', '?')}"
         with self._lock:
             taken = self._entries.get(name)

@@ -1,7 +1,6 @@
 """The index of a store: cells as JSON texts in a diskcache database, each beside the SHA-256 of its text.
 
-Nothing is pickled and nothing pickled is ever read. Large cells lie in files of their own, as diskcache does it.
-"""
+Nothing is pickled and nothing pickled is ever read. Large cells lie in files of their own, as diskcache does it."""
 
 import hashlib
 import json
@@ -86,9 +85,7 @@ class TextDisk(diskcache.Disk):
 
 class Cells:
     """`cells/` of a store. An index that is damaged as a whole is set aside, and begun anew with what is right of it.
-
-    Errors of all methods: InputError where the folder cannot be read or written, or holds a pickle.
-    """
+    Errors of all methods: InputError where the folder cannot be read or written, or holds a pickle."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -160,10 +157,8 @@ class Cells:
 
     def _do(self, action: Callable[[diskcache.Cache], T]) -> T:
         """The action; where the database is hurt, once more on it opened anew, then on one that took its place.
-
         Where another process has set aside the index that is open here, SQLite may call that anything, an I/O error
-        among others: its own files are beside a database of another time.
-        """
+        among others: its own files are beside a database of another time."""
         for again in range(_TRIES):
             moved = False
             try:
@@ -241,8 +236,7 @@ class Cells:
         process has done so since it was found damaged.
 
         Cells of earlier versions, without a checksum, are not taken over from a damaged index: they are computed again.
-        Another process that has the old one open goes on in it; what it finishes there is computed again by others.
-        """
+        Another process that has the old one open goes on in it; what it finishes there is computed again by others."""
         tell(self._store, "cells/cache.db")
         try:
             with self._alone():
@@ -296,8 +290,7 @@ def _hurt(error: BaseException, folder: Path) -> bool:
 
 def _right_cells(folder: Path) -> Iterator[tuple[str, bytes, str]]:
     """Key, text and checksum of every cell that can still be read and fits its checksum: from both ends up to what
-    is damaged.
-    """
+    is damaged."""
     seen: set[str] = set()
     for direction in ("ASC", "DESC"):
         if not (folder / "cache.db").is_file():

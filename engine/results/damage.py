@@ -13,37 +13,23 @@ FOLDER = "damaged"
 _LONGEST_BYTES = 511  # of a path, with the zero byte behind it SQLite's own limit
 _ROOM, _WRITABLE = "free some space", "make it and its files readable and writable"
 _NO_LOCKS = "its file system has no locks or no shared memory, as SQLite needs them: move it to a disk of this machine"
-_BY_CODE = {
-    sqlite3.SQLITE_FULL: _ROOM,
-    sqlite3.SQLITE_IOERR_WRITE: _ROOM,
-    sqlite3.SQLITE_IOERR_SHMSIZE: _ROOM,
-    sqlite3.SQLITE_IOERR: f"{_ROOM}, or look at the disk",
-    sqlite3.SQLITE_READONLY: _WRITABLE,
-    sqlite3.SQLITE_PERM: _WRITABLE,
-    sqlite3.SQLITE_AUTH: _WRITABLE,
-    sqlite3.SQLITE_CANTOPEN: _WRITABLE,
-    sqlite3.SQLITE_BUSY: "end what holds it",
-    sqlite3.SQLITE_LOCKED: "end what holds it",
-    sqlite3.SQLITE_IOERR_LOCK: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_UNLOCK: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_RDLOCK: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_SHMMAP: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_SHMOPEN: _NO_LOCKS,
-    sqlite3.SQLITE_IOERR_SHMLOCK: _NO_LOCKS,
-    sqlite3.SQLITE_PROTOCOL: _NO_LOCKS,
-    sqlite3.SQLITE_NOLFS: _ROOM,
-    sqlite3.SQLITE_NOMEM: "free some memory",
+_BY_CODE = {  # of SQLite
+    code: hint
+    for hint, codes in {
+        _ROOM: "FULL IOERR_WRITE IOERR_SHMSIZE NOLFS",
+        f"{_ROOM}, or look at the disk": "IOERR",
+        _WRITABLE: "READONLY PERM AUTH CANTOPEN",
+        "end what holds it": "BUSY LOCKED",
+        _NO_LOCKS: "IOERR_LOCK IOERR_UNLOCK IOERR_RDLOCK IOERR_CHECKRESERVEDLOCK IOERR_SHMMAP IOERR_SHMOPEN "
+        "IOERR_SHMLOCK PROTOCOL",
+        "free some memory": "NOMEM",
+    }.items()
+    for code in (getattr(sqlite3, f"SQLITE_{name}") for name in codes.split())
 }
 _BY_NUMBER = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EFBIG: _ROOM,
-    errno.EROFS: _WRITABLE,
-    errno.EACCES: _WRITABLE,
-    errno.EPERM: _WRITABLE,
-    errno.EEXIST: "something else is in the place of a folder: move that away",
-    errno.ENOTDIR: "something else is in the place of a folder: move that away",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _ROOM),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _WRITABLE),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "something else is in the place of a folder: move that away"),
     errno.EISDIR: "a folder is in the place of a file: move that away",
     errno.ENAMETOOLONG: "move it to a shorter path",
     errno.ENOENT: "a folder above it is gone: make it again",

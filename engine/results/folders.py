@@ -62,10 +62,8 @@ def write_tables(
     folder: Path, tables: Mapping[str, pl.DataFrame], model_fingerprint: Json, spec: Json, elapsed_s: float
 ) -> None:
     """`STEM.parquet` and its manifest entry for each table, atomically; all are checked before the first is written.
-
     A table that is not registered is written as it is. spec: what the tables were made from, kept in the manifest.
-    Errors: InputError for a table that is not what its name says, and for a folder of another model.
-    """
+    Errors: InputError for a table that is not what its name says, and for a folder of another model."""
     named = {stem: with_model_name(table, model_fingerprint) for stem, table in tables.items()}
     right = {stem: checked(stem, table, f"table {stem}") if stem in TABLES else table for stem, table in named.items()}
     make_folder(folder)

@@ -1,8 +1,7 @@
 """Manifest and tables as JSON Schema (draft 2020-12), written from the registry of tables and the manifest's form.
 
 The document describes a `manifest.json`; `$defs` has `STEM.parquet` for a line of each table, an object by column. Its
-version is the manifest's. Numbers that are not finite, which JSON has not, are as parquet has them.
-"""
+version is the manifest's. Numbers that are not finite, which JSON has not, are as parquet has them."""
 
 from engine.records import manifest_form
 from engine.records.hashing import Json

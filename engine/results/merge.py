@@ -40,13 +40,12 @@ class Merged:
 def merge(sources: Sequence[Path], target: Path | None, progress: Progress | None = None) -> tuple[Merged, Path]:
     """All cells and arrays of these stores in one, which is made if absent; its folder is returned too.
 
-    First everything is read and compared, then what the target lacks is written, each transaction and file whole or not
-    at all: done again, also after a kill, it goes on, and what is there is left as it is. Nothing changes in a source;
-    its tables are not taken. An entry that does not fit its checksum is left out, and told in `damaged`.
+    First everything is read and compared, then what the target lacks is written: done again, also after a kill, it goes
+    on. Nothing changes in a source; its tables are not taken. An entry that does not fit its checksum is told in
+    `damaged`.
 
     Errors: InputError, before any entry is written, where a source is no store, is the target itself, is damaged as a
-    whole, or holds what this version did not write; and where two stores have different values under one key.
-    """
+    whole, or holds what this version did not write; and where two stores have different values under one key."""
     folders = list(dict.fromkeys(_checked(Path(source).expanduser(), target) for source in sources))
     found = Merged()
     cells, arrays = _entries(folders, found.damaged)

@@ -38,9 +38,7 @@ def results_dir(store: Path | str | None, model_id: str) -> Path:
 
 def check_store(folder: Path) -> None:
     """`InputError` unless the folder is a store, is empty or can be made: no store is begun among other files.
-
-    Hidden files do not count: systems leave some everywhere.
-    """
+    Hidden files do not count: systems leave some everywhere."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise InputError(f"{folder} is {what_is(folder)}, and a store is a folder; give another --store")
     check_folder_of(folder / "cells", "--store", made=True)

@@ -1,9 +1,5 @@
-"""The runs that are under way on a store: each holds a lock of the system, beside which stands what it is.
-
-A lock ends with its process, however that ends, on every system: it says who is alive, and no number of a process that
-was given to another one can. The record beside it (process, its start, command, machine) is for people, and for
-stopping it.
-"""
+"""The runs that are under way on a store: each holds a lock of the system, which ends with its process, beside which
+stands what it is (process, its start, command, machine), for people and for stopping it."""
 
 import hashlib
 import json
@@ -50,9 +46,7 @@ class Running:
 @contextmanager
 def claimed(store: Path, names: Sequence[str], words: Sequence[str]) -> Iterator[None]:
     """This process is the only one of these names on the store while it is inside. words: its command.
-
-    Errors: InputError that names the process where another one is. A store without locks is left as it is.
-    """
+    Errors: InputError that names the process where another one is. A store without locks is left as it is."""
     by_app = os.environ.get("SELECTOR_AUDIT_APP") == "1"
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     command = shlex.join(["selector-audit", *words])
@@ -99,9 +93,7 @@ def running(store: Path) -> list[Running]:
 
 def stop(store: Path, one: Running, grace_s: float = 10.0) -> None:
     """Interrupt it, then terminate, then kill it, with time in between; returns at once.
-
-    Errors: InputError where it has ended, is on another machine, or is another user's.
-    """
+    Errors: InputError where it has ended, is on another machine, or is another user's."""
     if one not in running(store) or not one.here:
         where = f"on {one.machine}" if one.machine != platform.node() else "over"
         raise InputError(f"process {one.pid} is {where}: it cannot be stopped from here")

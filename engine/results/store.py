@@ -1,8 +1,5 @@
-"""Where results live: cells keyed by everything that can change them, arrays beside them.
-
-The index is a diskcache database of JSON texts; arrays are safetensors files. Nothing is pickled and
-nothing pickled is ever read. Imports neither torch nor transformers.
-"""
+"""Where results live: cells keyed by everything that can change them, arrays beside them. Nothing is pickled and
+nothing pickled is ever read. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -26,17 +23,12 @@ class Store:
     """A folder of cached cells (`get`, `put`) and arrays (`load_arrays`, `save_arrays`), readable by its owner only.
 
     Each is kept with the SHA-256 of its value. One that does not fit it, or cannot be read, is set aside in the folder
-    `damaged`, told of once in a run, and is as if it were not there: it is computed again. So is an index that is no
-    database any more, with those of its cells that still fit their checksum taken over.
-
-    Entries of versions before there were checksums are taken as they are where they can be read, and nothing is said:
-    they were written whole, and to compute all of them again would cost more than it guards against. What was changed
-    in one of them since cannot be seen. They get a checksum when they are written again, not when they are read, since
-    nobody vouches for them.
+    `damaged`, told of once in a run, and computed again. So is an index that is no database any more, with those of its
+    cells that still fit their checksum taken over. Entries of versions before there were checksums are taken as they
+    are.
 
     Errors: InputError, which names the store, where it cannot be read or written (full disk, read-only, held by another
-    process); what was kept before stays whole.
-    """
+    process); what was kept before stays whole."""
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = store_folder(folder)
@@ -72,9 +64,7 @@ class Store:
 
     def load_arrays(self, key: str, fits: Callable[[Arrays], bool] | None = None) -> Arrays | None:
         """Named arrays under `key`, None if they are not there.
-
-        fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything.
-        """
+        fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything."""
         return self._arrays.load(key, fits)
 
     def save_arrays(self, key: str, arrays: Arrays, metadata: dict[str, str]) -> None:

@@ -1,7 +1,6 @@
 """The registry of tables: what every table holds, read from `tables.toml`, and the one gate that each passes.
 
-An analysis of one's own registers its tables by `register_table`.
-"""
+An analysis of one's own registers its tables by `register_table`."""
 
 import re
 import tomllib
@@ -42,11 +41,9 @@ PRINTED, HALF_UNIT = "_printed", "_half_unit"
 
 @dataclass(frozen=True)
 class Column:
-    """One column. type: of TYPES; range: of RANGES; null: may a line lack it; optional: may a table lack it.
-
-    values: the only texts that there are, with spaces between them; empty: any.
-    spread: keys with spaces between them, of a count of a mask's rows: lines that agree in these hold one mask's.
-    """
+    """One column. type: of TYPES; range: of RANGES; null: may a line lack it; optional: may a table lack it. values:
+    the only texts that there are, with spaces between them; empty: any. spread: keys with spaces between them, of a
+    count of a mask's rows: lines that agree in these hold one mask's."""
 
     name: str
     type: str
@@ -65,11 +62,9 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. command: what writes it, behind `selector-audit`, with `{model}` for the model.
-
-    keys: columns that name a line, the others hold values. file: stem of its file, where that is not its own.
-    unprinted: keys that a published table may lack in a line. numbered: a column that counts the lines from 0.
-    """
+    """One table. command: what writes it, behind `selector-audit`, with `{model}` for the model. keys: columns that
+    name a line. file: stem of its file, where that is not its own. unprinted: keys that a published table may lack in a
+    line. numbered: a column that counts the lines from 0."""
 
     stem: str
     title: str
@@ -161,11 +156,9 @@ def command(stem: str, model: str = "MODEL") -> str:
 def frame(
     stem: str, rows: Iterable[Sequence[object] | Mapping[str, Any]], optional: Iterable[str] = ()
 ) -> pl.DataFrame:
-    """Rows as a table: columns and types of the registry. optional: which of the optional columns the rows have.
-
-    rows: values in the columns' order, or mappings by column, in which what is missing is null.
-    Errors: InputError for a mapping with a column that the table does not have.
-    """
+    """Rows (values in the columns' order, or mappings by column, in which what is missing is null) as a table: columns
+    and types of the registry. optional: which of the optional columns they have. Errors: InputError for a mapping with
+    another column."""
     schema = spec(stem).schema(optional)
     given = list(rows)
     if given and isinstance(given[0], Mapping):
@@ -176,13 +169,12 @@ def frame(
 
 
 def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = False) -> pl.DataFrame:
-    """`table` with its columns in the registry's order, if it is what its name says.
+    """`table` with its columns in the registry's order, if it is what its name says. where: the file or the step that
+    it comes from. published: nulls are allowed among values, and so are `X_printed` and `X_half_unit` beside every
+    column X.
 
-    where: the file or the step that it comes from, as messages name it. published: nulls are allowed among values,
-    since a paper does not print everything, and so are `X_printed` and `X_half_unit` beside every column X.
-    Errors: InputError for the first thing that is wrong: columns that are missing or unknown, a type, a null, an id
-    of odd characters, a text that is none of a column's, NaN or a number outside its range, lines out of their count.
-    """
+    Errors: InputError for the first thing that is wrong: columns that are missing or unknown, a type, a null, an id of
+    odd characters, a text that is none of a column's, NaN or a number outside its range, lines out of their count."""
     about = spec(stem)
     again = f"run `{command(stem)}` again"
     missing = [name for name in about.schema() if name not in table.columns]

@@ -9,10 +9,8 @@ from engine.interventions.kinds import INTERVENTIONS
 from engine.measures.base import MEASURES
 from engine.records.errors import InputError, unknown
 from engine.run import field_types
+from engine.run.analysis_plans import InvariancePlan, ProtocolsPlan, RepliesPlan, VerdictPlan
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
-from engine.run.invariance_plan import InvariancePlan
-from engine.run.protocols_plan import ProtocolsPlan
-from engine.run.replies_plan import RepliesPlan
 from engine.run.score_plan import (
     PAPER_SELECTORS,
     SCORES,
@@ -23,7 +21,6 @@ from engine.run.score_plan import (
     eval_samples_option,
     rates_option,
 )
-from engine.run.verdict_plan import VerdictPlan
 from engine.stats.removal_order import ORDERS
 from engine.stats.saturation import VERDICT_RATES
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.interventions.kinds import intervention_record
 from engine.measures.base import Derived
 from engine.models.loading import LoadedModel

@@ -29,9 +29,7 @@ def examine(
     model_id: str | None, revision: str | None, device: str, dtype: str, store: Path | None
 ) -> Iterator[Finding]:
     """All findings, in the order in which a person would want them, each as soon as it is known.
-
-    A section that fails in a way nobody thought of is a problem of its own; the others go on.
-    """
+    A section that fails in a way nobody thought of is a problem of its own; the others go on."""
     sections: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
         ("packages", _packages),
         ("plug-ins", _plug_ins),

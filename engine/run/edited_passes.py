@@ -1,9 +1,5 @@
 """How an edit is carried out for a measure: in the weights, without what it kills, or at the outputs, several at once;
-from the first edited block on; in batches that fit.
-
-A measure says what it reads (`engine.measures.base`); none of this is its own. A key holds what of it can change the
-last bits.
-"""
+from the first edited block on; in batches that fit. A key holds what of it can change the last bits."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,8 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.apply import applied, goes_into_weights
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacts
@@ -62,12 +57,9 @@ def pass_record(loaded: LoadedModel, measure: Stored[Any]) -> Json:
 
 
 def edits_together(loaded: LoadedModel, measure: Measure[Any]) -> int:
-    """How many edits are measured in one go.
-
-    Of token measures several on little text only, as many as fill a pass: else the weights, where dead neurons cost
-    nothing, and where one edit alone costs no more than one. Beside the unedited model always several, so nothing is
-    put into the weights.
-    """
+    """How many edits are measured in one go. Of token measures several on little text only, as many as fill a pass:
+    else the weights, where dead neurons cost nothing. Beside the unedited model always several, so nothing is put into
+    the weights."""
     if not isinstance(measure, TokenMeasure):
         return max(1, measure.together(loaded))
     if measure.beside_unedited:

@@ -1,8 +1,6 @@
-"""What a planned run will take, before any weight is fetched: passes, tokens, FLOPs, memory, and time on this device.
-
-Memory and FLOPs are counted on the model's shapes (`engine.models.dry_passes`), pass by pass, with the functions and
-the batch sizes that the run itself uses.
-"""
+"""What a planned run will take, before any weight is fetched: passes, tokens, FLOPs, memory, and time on this device,
+counted on the model's shapes (`engine.models.dry_passes`) with the functions and batch sizes that the run itself
+uses."""
 
 import math
 import time
@@ -25,7 +23,7 @@ from engine.measures.replies import Replies
 from engine.measures.token_sums import values_of
 from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
-from engine.models.gated_mlps import gated_mlps
+from engine.models.links import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
 from engine.models.memory import has_own_memory
 from engine.records.errors import InputError
@@ -51,8 +49,7 @@ class Work:
     passes: batches through the model, each time that one goes forward. tokens: positions that go forward, all passes.
     flops: two per multiply and add of a matrix product, the backward passes' too. batch: sequences in a pass.
     peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later. measure: its
-    kind, "" for scores.
-    """
+    kind, "" for scores."""
 
     stage: str
     what: str
@@ -115,13 +112,10 @@ def estimate(
     """The work of these stages: scores of the plan's selectors, every cell of its sweep, the replies under one edit.
 
     sketch: the model without its weights (`load_sketch`), which is used up. batch: sequences per pass, None for what
-    the run would choose. cells: measures, each with how many edits it is taken under, in the place of the sweep's. What
-    a measure costs is its own to say (`Stored.passes`); one that does not is named and not counted. Scores and cells
-    that the store knows already are not left out, and what is skipped of dead neurons is not subtracted from FLOPs.
-    Memory is traced pass by pass; that of ig's path is one plain pass's and what `engine.selectors.gradients` says that
-    it keeps.
-    Errors: InputError where the model cannot be traced by its shapes.
-    """
+    the run would choose. cells: measures, each with how many edits it is taken under, in the place of the sweep's; one
+    that does not say its cost (`Stored.passes`) is named and not counted. What the store knows already is not left out,
+    and what is skipped of dead neurons is not subtracted from FLOPs. Errors: InputError where the model cannot be
+    traced by its shapes."""
     tracer = _Tracer(sketch, plan, refusal, batch)
     swept = tracer.sweep if cells is None else lambda: tracer.measured(cells)
     makers = {SCORE: tracer.scores, SWEEP: swept, REPLIES: tracer.replies}
@@ -339,9 +333,7 @@ class _Repeated:
 
 def flops_per_second(sketch: LoadedModel) -> float:
     """How fast this device multiplies matrices of the model's most costly shape, in its dtype, measured now.
-
-    Norms, attention and copies come on top, so that a time made from it is a lower bound.
-    """
+    Norms, attention and copies come on top, so that a time made from it is a lower bound."""
     shapes: dict[tuple[int, int], int] = {}
     for layer in sketch.rows.layers:
         linear = sketch.model.get_submodule(layer.name)

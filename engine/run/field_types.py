@@ -3,8 +3,7 @@
     samples: int = option(128, "calibration windows", least=1)
 
 `engine.commands.options` makes the option `--samples` of it, the page Runs a number field; both take the default from
-the plan and say it.
-"""
+the plan and say it."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -36,8 +35,7 @@ class Setting:
     between: stands between several values.
     follows: the field whose value this one takes where only that one is given. sets: a field beside it, and the value
     that it has then, unless it is given too. repeats: the option may be given several times, as one list.
-    path, option: from `settings_of`: names of the fields from the plan down, and the option, "" for none.
-    """
+    path, option: from `settings_of`: names of the fields from the plan down, and the option, "" for none."""
 
     help: str
     kind: type = str
@@ -193,12 +191,9 @@ def check_plan(plan: Any) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """Reader of `a,b`, each the name of something that there is. single: of one name.
-
-    or_else: in words, what may stand there that has no name (a path); then whoever opens it checks it.
-    available: asked each time, so that what a plug-in registers counts; it must not import torch. none: what one types
-    for none of them.
-    """
+    """Reader of `a,b`, each the name of something that there is. single: of one name. or_else: in words, what may stand
+    there that has no name (a path). available: asked each time, so that what a plug-in registers counts; it must not
+    import torch. none: what one types for none of them."""
 
     kind: str
     available: Callable[[], Sequence[str]]

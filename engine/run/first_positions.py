@@ -22,9 +22,8 @@ def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progre
     the first position of a window, behind what stands before it.
 
     share = 1 - (T - 2) sum_i E'_i / ((T - 1) sum_i E_i), E over the T - 1 predicting positions of the first `WINDOWS`
-    calibration windows, E' without the first of them. Empty where the plan skips positions already, for windows of
-    two tokens, and for models with routed experts, whose means are over other tokens.
-    """
+    calibration windows, E' without the first of them. Empty where the plan skips positions, for windows of two tokens,
+    and for models with routed experts."""
     asked = {name: checked_asks(get_selector(name).asks) for name in plan.selectors}
     of_tokens = {name: asks[0] for name, asks in asked.items() if asks and asks[0][1] in ("abs", "square")}
     if not of_tokens or plan.skip_first or has_experts(loaded.model):

@@ -27,9 +27,7 @@ class Fits(NamedTuple):
 
 def fits(model_id: str, revision: str | None, device: str, dtype: str) -> Fits:
     """The weights and the most costly pass of the model's default plans against the memory that is free now.
-
-    Errors: InputError where the model cannot be read.
-    """
+    Errors: InputError where the model cannot be read."""
 
     def sketch() -> LoadedModel:
         return load_sketch(model_id, revision=revision, device=device, dtype=dtype)

@@ -17,8 +17,8 @@ from engine.models.hub_names import hub_name
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, check_same_model, notes_of, read_manifest
-from engine.records.markdown import as_text
 from engine.records.model_names import model_name, model_to_type
+from engine.records.terminal import as_text
 from engine.results.folders import is_published, read_table, verified_entry
 from engine.results.json_schema import json_schema
 from engine.results.tables import TABLES
@@ -42,10 +42,8 @@ class Pushed(NamedTuple):
 
 def contents(folder: Path, repo_id: str) -> dict[str, bytes | Path]:
     """What a push of this folder uploads: names, and the files or what will be in them.
-
     Errors: InputError for a folder without a manifest, published values, a file that is no result, and one that does
-    not fit its checksum.
-    """
+    not fit its checksum."""
     listed = _listed(folder)
     if is_published(folder):
         raise InputError(f"{folder} holds values that a paper printed, which no run here made; give a run's folder")
@@ -68,12 +66,9 @@ def places_named(folder: Path) -> list[str]:
 
 
 def push(folder: Path, repo_id: str, *, public: bool = False) -> Pushed:
-    """Upload a run as the data set USER/NAME, which is made where there is none, for others only with `public`.
-
-    A data set that is there is written over only if a push of the same model made it; what it held of an earlier run
-    and this one has not is removed from it.
-    Errors: InputError, also for what the hub refuses.
-    """
+    """Upload a run as the data set USER/NAME, which is made where there is none, for others only with `public`. One
+    that is there is written over only if a push of the same model made it; what this run has not is removed from it.
+    Errors: InputError, also for what the hub refuses."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     check_name(repo_id)
@@ -151,9 +146,7 @@ def is_address(text: str) -> bool:
 
 def fetch_run(address: str) -> Path:
     """The results folder of a run on the hub, in the hub's cache, with its manifest and what that lists and no more.
-
-    Errors: InputError where it cannot be had, is no run, or is larger than is read.
-    """
+    Errors: InputError where it cannot be had, is no run, or is larger than is read."""
     name = hub_name(address)
     repo_id = name.id.removeprefix("datasets/")
     try:

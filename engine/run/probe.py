@@ -58,12 +58,9 @@ class SweepTimes:
 def probe(
     loaded: LoadedModel, plan: AuditPlan, found: Estimate, speed: float, budget_s: float = BUDGET_S
 ) -> tuple[Timed, ...]:
-    """Scores and cells of `found` timed on this model, about `budget_s` seconds in all; replies are not.
-
-    What a run adds beside passes (texts read, tables written) is not in it. Tokens are drawn at random, since no time
-    depends on them but that of routed experts. speed: FLOP/s, by which a stage that cannot be probed in its share of
-    the time is told before it is tried.
-    """
+    """Scores and cells of `found` timed on this model, about `budget_s` seconds in all; replies, texts and tables are
+    not. Tokens are drawn at random. speed: FLOP/s, by which a stage that cannot be probed in its share of the time is
+    told before it is tried."""
     stages = [stage for stage in (SCORE, SWEEP) if any(one.stage == stage and one.tokens for one in found.work)]
     timed: list[Timed] = []
     for number, stage in enumerate(stages):

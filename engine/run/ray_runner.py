@@ -1,8 +1,5 @@
-"""The runner on a Ray cluster: cells go to whichever worker is free, and this process alone writes the store.
-
-Scheduling, restarts and repeats are Ray's own. Workers are sent measures and edits as Ray sends Python objects
-(pickled, from this process to its own workers); results come back as the store keeps them.
-"""
+"""The runner on a Ray cluster: cells go to whichever worker is free, and this process alone writes the store. Workers
+are sent measures and edits as Ray sends Python objects (pickled); results come back as the store keeps them."""
 
 from __future__ import annotations
 
@@ -30,11 +27,9 @@ _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # a cluster of one machine:
 
 
 class RayRunner(LocalRunner):
-    """As `local`, but cells of the command's model are measured by workers, one pass at a time, whoever is free.
-
-    What cannot be sent (a measure that cannot be pickled), and cells of another model (rewritten weights), are measured
-    here. A worker that is lost costs the pass that it was at: Ray starts another and repeats it, `TRIES` times at most.
-    """
+    """As `local`, but cells of the command's model are measured by workers, one pass at a time, whoever is free. What
+    cannot be sent (a measure that cannot be pickled), and cells of another model (rewritten weights), are measured
+    here. Of a lost worker Ray repeats the pass, `TRIES` times at most."""
 
     def __init__(
         self,
@@ -78,9 +73,7 @@ class RayRunner(LocalRunner):
 
 class Pool:
     """Workers of a cluster, each with the model: one per card; without cards one per machine, or as many as asked for.
-
-    Errors: InputError where there is no room for them, or one has not the same model.
-    """
+    Errors: InputError where there is no room for them, or one has not the same model."""
 
     def __init__(self, ray: Any, source: Source, workers: int | None) -> None:
         self._ray = ray
@@ -123,11 +116,8 @@ def ray_runner(
     progress: Progress | None = None,
     announce: Callable[[Count], None] | None = None,
 ) -> Iterator[RayRunner]:
-    """A runner on the cluster at `address`, or on one of this machine's own that ends with it.
-
-    Its own cluster listens on 127.0.0.1, has no dashboard and sends no statistics. Errors: InputError where the cluster
-    cannot be reached, or `Pool` says so.
-    """
+    """A runner on the cluster at `address`, or on one of this machine's own that ends with it (on 127.0.0.1, no
+    dashboard, no statistics). Errors: InputError where the cluster cannot be reached, or `Pool` says so."""
     address = address or os.environ.get("RAY_ADDRESS")
     settings = _SETTINGS if address else _SETTINGS | _ALONE
     os.environ.update({name: os.environ.get(name, value) for name, value in settings.items()})

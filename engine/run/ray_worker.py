@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.edits.edit import Edit
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit, Edit
 from engine.interventions.earlier_blocks import KeptOutputs, outputs_kept
 from engine.interventions.kinds import Given, prepare
 from engine.models.loading import LoadedModel, load_model

@@ -39,11 +39,7 @@ def _of_a_record() -> Iterator[None]:
 def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None = None) -> ScorePlan:
     """The plan of scores from their record. texts: files, of which the one with the recorded name is taken, of scores
     of one's own the one with the recorded bytes. evaluation: the record of the text that was measured beside scores
-    that read none.
-
-    How many windows went into one pass is not recorded: it changes rounding only.
-    Errors: InputError for a text that is no corpus by name and not among the files.
-    """
+    that read none. Errors: InputError for a text that is no corpus by name and not among the files."""
     given: dict[str, Any] = {
         "selectors": tuple(record["selectors"]),
         "seeds": tuple(record["seeds"]),
@@ -64,13 +60,10 @@ def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None
 def audit_plan(
     spec: Json, groups: Sequence[str] = (), texts: Sequence[Path] = (), kind: type[AuditPlan] = AuditPlan
 ) -> tuple[AuditPlan, list[str]]:
-    """The plan of an analysis from its tables' record, and in words what of it could not be had.
-
-    groups: of settings that the analysis reads (its id, `TEXT`), whose texts and tasks are looked for; others are left
-    as they are recorded, since nobody opens them. texts: files and folders of tasks for those, found by their names.
-    kind: the plan with the parts of plug-ins.
-    Errors: InputError for a text or tasks that are not to be had, and for settings that this version does not take.
-    """
+    """The plan of an analysis from its tables' record, and in words what of it could not be had. groups: of settings
+    that the analysis reads (its id, `TEXT`), whose texts and tasks are looked for among `texts`; others are left as
+    they are recorded. kind: the plan with the parts of plug-ins. Errors: InputError for a text or tasks that are not to
+    be had, and for settings that this version does not take."""
     notes: list[str] = []
     settings = dict(spec["settings"])
     for one in settings_of(kind):
@@ -84,11 +77,8 @@ def audit_plan(
 
 @_of_a_record()
 def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> RefusalPlan:
-    """The plan of a stage of `refusal` from its tables' record. more: settings that are not in it.
-
-    Its cap is recorded in nats, so that a perplexity factor comes back as the perplexity that it gave. Onset phrases
-    are not recorded; who needs them compares the tokens. Errors: InputError for a text or pairs that are not to be had.
-    """
+    """The plan of a stage of `refusal` from its tables' record. more: settings that are not in it. Its cap comes back
+    as the perplexity that a factor gave. Errors: InputError for a text or pairs that are not to be had."""
     pairs, heldout, scored = spec["pairs"], spec.get("heldout", {}), spec["lm_scores"]
     (source,) = {one["source"] for one in pairs.values()}
     text = spec["evaluation"]

@@ -16,13 +16,8 @@ from engine.selectors.own_scores import names_of
 LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper, appendix E
 KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
 COMPOSED_DOMAINS = ("hate", "crime")  # what the paper predicts a composed mask for (section 5.4)
-PROMPTS, CONTRASTS, GRID, REPLIES, CONTROLS = (
-    "prompts",
-    "contrasts",
-    "grid",
-    "replies",
-    "controls",
-)  # groups of settings
+# Groups of settings.
+PROMPTS, CONTRASTS, GRID, REPLIES, CONTROLS = "prompts", "contrasts", "grid", "replies", "controls"
 DRAWS, SPLITS = "random draws", "resampled pairs"
 PROTECTING = "language-model scores, which protect rows"
 STEERING = "steering"
@@ -109,8 +104,7 @@ class GridPlan:
 
     max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
     times the unedited model's. all_cells: generate even above the cap. widen: not the paper's, whose cells all stay: a
-    point at the edge of the grid may be better beyond it.
-    """
+    point at the edge of the grid may be better beyond it."""
 
     eval_corpus: str = eval_corpus_option(GRID)
     eval_samples: int = eval_samples_option(GRID)
@@ -214,8 +208,7 @@ class RefusalPlan(
     The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
     rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
     at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
-    unless others are given.
-    """
+    unless others are given."""
 
     def __post_init__(self) -> None:
         for selector in set(self.selectors) - set(PAPER_CONTRASTS):
@@ -246,12 +239,9 @@ class RefusalPlan(
 
 
 def demo_plan() -> RefusalPlan:
-    """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
-
-    16 cells (4 for random), k doubled from one to the next, from few refused base prompts to many under lrp's edits.
-    The grid is not widened, its edges are flagged only. Its perplexity is below 2: the cap is 1.5 times the unedited
-    model's. Its replies have at most about 55 tokens. Vectors as long as those of large models break it.
-    """
+    """For the shipped model: its own text and prompts, short replies (its own have at most about 55 tokens), and a grid
+    of 16 cells (4 for random) that fits its small circuit and is not widened. Its perplexity is below 2: the cap is 1.5
+    times the unedited model's. Vectors as long as those of large models break it."""
     return RefusalPlan(
         scoring=ScorePlan(corpus=SHIPPED),
         eval_corpus=SHIPPED,

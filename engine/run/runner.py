@@ -21,7 +21,40 @@ from engine.records.registry import plug_in_code
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.edited_passes import edits_together, measured
-from engine.run.pace import Pace, told
+
+
+class Pace:
+    """Seconds per unit of work, by kind of measure. A measure's `size` is its work: prompts to answer, windows to read.
+    What an edited model writes may be longer or shorter than what was timed, so that sums are estimates."""
+
+    def __init__(self) -> None:
+        self._timed: dict[str, tuple[float, float]] = {}  # kind -> (seconds, work)
+
+    def __contains__(self, measure: Any) -> bool:
+        return measure.kind in self._timed
+
+    def add(self, measure: Any, edits: int, elapsed_s: float) -> None:
+        """A measure was taken under so many edits."""
+        seconds, work = self._timed.get(measure.kind, (0.0, 0.0))
+        self._timed[measure.kind] = seconds + elapsed_s, work + edits * measure.size
+
+    def seconds(self, measures: Iterable[Any]) -> float | None:
+        """For taking each of them under one edit; None where a kind among them was never timed."""
+        total = 0.0
+        for measure in measures:
+            if measure not in self:
+                return None
+            seconds, work = self._timed[measure.kind]
+            total += seconds / work * measure.size
+        return total
+
+
+def told(seconds: float) -> str:
+    """`about 40 s`, `about 12 min`, `about 3.5 h`."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 90 * 60 else f"about {seconds / 3600:.1f} h"
+
 
 R = TypeVar("R")
 Group = tuple[Cell[Any], ...]  # computed in one pass
@@ -35,8 +68,7 @@ class Results:
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, cell: Cell[R]) -> R:
-        found: R = self._found[cell.key]
-        return found
+        return self._found[cell.key]
 
     def __contains__(self, cell: Cell[Any]) -> bool:
         return cell.key in self._found
@@ -52,9 +84,7 @@ class Results:
 @dataclass(frozen=True)
 class Count:
     """How many cells of a command are there already, how many are to be computed, and in how long at the pace so far.
-
-    seconds: None where nothing of their kind was timed yet.
-    """
+    seconds: None where nothing of their kind was timed yet."""
 
     known: int
     to_compute: int
@@ -68,10 +98,8 @@ class Count:
 
 class Runner(Protocol):
     """What studies ask for results: `local`, `ray`, or the share of a shard; results never depend on which it was.
-
     whole: False for one that measures a share of the cells only. Then no file is written, and whoever makes tables
-    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole.
-    """
+    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole."""
 
     @property
     def results(self) -> Results: ...
@@ -93,10 +121,7 @@ class Runner(Protocol):
 
 class LocalRunner:
     """One edit after another in the weights, or several as rows of one batch, as each measure's own rule says.
-
-    announce: called with the count of what is known and what is to compute before the first cell is computed.
-    An interrupt costs the cells under way; all others are in the store.
-    """
+    announce: called with the count of what is known and what is to compute. An interrupt costs the cells under way."""
 
     whole = True
 
@@ -142,8 +167,7 @@ class LocalRunner:
 
     def probe(self, cells: Iterable[Cell[Any]]) -> None:
         """Computes these cells, so that `pace` knows their kinds; where the store knows them all, one of each kind is
-        measured again and the answer dropped.
-        """
+        measured again and the answer dropped."""
         cells = list(cells)
         self.run(cells)
         for cell in (cell.base or cell for cell in cells):

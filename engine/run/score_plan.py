@@ -1,7 +1,6 @@
 """Which scores are computed, from which tokens; and the options for text that audit and refusal share. No torch.
 
-A default stands in a plan and nowhere else: commands and forms are made from its fields (`engine.run.field_types`).
-"""
+A default stands in a plan and nowhere else: commands and forms are made from its fields (`engine.run.field_types`)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +20,8 @@ SCORES = "scores"  # group of settings
 @dataclass(frozen=True)
 class ScorePlan:
     """Which scores, from which tokens. The defaults are the paper's (section 3.4).
-
     score_files: `NAME=FILE` each (`engine.selectors.own_scores`); a plan with some makes every NAME a selector, and
-    one of its own.
-    """
+    one of its own."""
 
     selectors: tuple[str, ...] = option(
         PAPER_SELECTORS, "comma-separated ids", read=Names("selector", selector_ids), group=SCORES, label="Selectors"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from engine.selectors import compute_scores, formula, get_selector, own_scores, 
 from engine.selectors.base import titles_record
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
-from engine.selectors.seen import EXPERTS
+from engine.selectors.passes import EXPERTS
 
 SCORES_FILE = "scores.safetensors"
 
@@ -67,9 +68,7 @@ def score_model(
     kept: KeptSums | None = None,
 ) -> Scored:
     """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
-
-    kept: batches that scoring of other texts shares with this, as in `compute_scores`.
-    """
+    kept: batches that scoring of other texts shares with this, as in `compute_scores`."""
     watch = Stopwatch()
     names = with_needs(plan.selectors)
     tokens = None
@@ -101,9 +100,7 @@ def score_tokens(
     kept: KeptSums | None = None,
 ) -> dict[str, Tensor]:
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
-
-    Each selector is kept as soon as it is done. tokens: None will do if all are data-free.
-    """
+    Each selector is kept as soon as it is done. tokens: None will do if all are data-free."""
     names = with_needs(selectors)
     keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
     cached = {name: kept_scores(store, key, loaded.rows.n_rows) for name, key in keys.items()}
@@ -115,19 +112,8 @@ def score_tokens(
             store.save_arrays(keys[name], {"scores": values.numpy()}, {"selector": name})
 
     if missing:
-        scores |= compute_scores(
-            loaded,
-            missing,
-            tokens,
-            seeds=plan.seeds,
-            objective=plan.objective,
-            batch_size=plan.batch_size or "auto",
-            progress=progress,
-            known=scores,
-            finished=keep,
-            skip_first=plan.skip_first,
-            kept=kept,
-        )
+        how = _settings(plan) | {"progress": progress, "kept": kept}
+        scores |= compute_scores(loaded, missing, tokens, known=scores, finished=keep, **how)
     return {name: scores[name] for name in selectors}
 
 
@@ -143,14 +129,10 @@ def score_at_sizes(
     kept: KeptSums | None = None,
 ) -> dict[int, dict[str, Tensor]]:
     """Scores of these selectors from the first n windows of `tokens` for each size, from the store where they are
-    known; the rest as `plan` says.
+    known; the rest as `plan` says. returns {size: {selector: [N]}}, ascending sizes
 
-    One pass serves all sizes, and `score_tokens` of the whole of `tokens`, whose scores are kept with them: neither
-    reads a window that the other has read before it. Each selector is kept as soon as it is done, so that an
-    interrupted run goes on where it stopped.
-
-    returns {size: {selector: [N]}}, ascending sizes
-    """
+    One pass serves all sizes, and `score_tokens` of the whole of `tokens`: neither reads a window that the other has
+    read. Each selector is kept as soon as it is done."""
     whole = len(tokens.input_ids)
     keys = {
         (size, name): _size_key(loaded, plan, name, tokens, size)
@@ -168,20 +150,8 @@ def score_at_sizes(
             about = {"selector": name} if size == whole else {"selector": name, "size": str(size)}
             store.save_arrays(keys[size, name], {"scores": values.numpy()}, about)
 
-    found = nested_scores(
-        loaded,
-        selectors,
-        tokens,
-        list(known),
-        seeds=plan.seeds,
-        objective=plan.objective,
-        batch_size=plan.batch_size or "auto",
-        progress=progress,
-        known=known,
-        finished=keep,
-        skip_first=plan.skip_first,
-        kept=kept,
-    )
+    how = _settings(plan) | {"progress": progress, "kept": kept}
+    found = nested_scores(loaded, selectors, tokens, list(known), known=known, finished=keep, **how)
     return {size: found[size] for size in sorted(set(sizes))}
 
 
@@ -216,6 +186,12 @@ def kept_scores(store: Store, key: str, n_rows: int) -> Tensor | None:
 
     arrays = store.load_arrays(key, fits)
     return torch.from_numpy(arrays["scores"]) if arrays else None
+
+
+def _settings(plan: ScorePlan) -> dict[str, Any]:
+    """What of the plan `compute_scores` and `nested_scores` are told."""
+    batch_size = plan.batch_size or "auto"
+    return {"seeds": plan.seeds, "objective": plan.objective, "batch_size": batch_size, "skip_first": plan.skip_first}
 
 
 def _skipped(plan: ScorePlan) -> Json:

@@ -13,15 +13,12 @@ from engine.run.share import Measured, Shard
 class ShardRunner:
     """Deals the cells of a command to all shards in turn; the share of this one goes to `shared`.
 
-    The share: as they come up, the cells of each measure are cut into groups that are measured in one pass, as one run
-    cuts them; these groups, measure by measure and in the order of their first key, go to shard 1, 2, …, n, 1, … So no
-    shard has more than one group above another, of a measure or of all: cells of one measure cost alike, those of two
-    need not. By the order of keys rather than of the list, since a list goes through rates in turn, and the same rates
-    would go to the same shard. What is derived from another cell (a verdict on replies) goes with it.
+    As they come up, the cells of each measure are cut into groups that are measured in one pass; these, measure by
+    measure and in the order of their first key, go to shard 1, 2, …, n, 1, … So no shard has more than one group above
+    another, of a measure or of all. What is derived from another cell (a verdict on replies) goes with it.
 
     All shards deal the same list where they know the same. Where they do not (one was begun with an older store), two
-    may measure a cell, or none: the run without a shard then measures it.
-    """
+    may measure a cell, or none: the run without a shard then measures it."""
 
     whole = False
 

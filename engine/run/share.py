@@ -19,9 +19,7 @@ class Shard(NamedTuple):
 
 class Measured(Exception):
     """Not an error: what a runner has to measure of a study is measured, and tables are not its task (`Runner.whole`).
-
-    skipped: what could not be done here -> why.
-    """
+    skipped: what could not be done here -> why."""
 
     def __init__(self, skipped: Mapping[str, str] | None = None) -> None:
         super().__init__("measured")

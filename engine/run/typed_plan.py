@@ -15,12 +15,9 @@ class Typed(NamedTuple):
 
 
 def typed(plan: object, base: object, groups: Sequence[str] = (), reads: Collection[str] = ()) -> Typed:
-    """The options by which `base` becomes `plan`. groups: those that the command has, () for all; settings of other
-    groups it does not read. reads: the plan's fields that it reads, () for all.
-
-    An option is given where the two differ and where it has to be, since another option changes its default. A value
-    that reading the option does not give back is untold.
-    """
+    """The options by which `base` becomes `plan`, given where the two differ and where another option changes the
+    default. groups: those that the command has, reads: the plan's fields that it reads, () for all. A value that
+    reading the option does not give back is untold."""
     options: list[tuple[str, str]] = []
     untold: list[str] = []
     found = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]

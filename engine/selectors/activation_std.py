@@ -13,8 +13,7 @@ class ActivationStd:
     The criterion of variance-based pruning, Berisha et al. 2025, arXiv:2507.12988, there of an MLP's hidden neurons,
     whose mean goes into the next bias. Size of what mean ablation takes away, as mean_activation is of what zero does.
     Divided by the number of tokens, not by one less. E as for mean_activation.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.activations().output_variance.sqrt()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.selectors.passes import embed, watching, wide
-from engine.selectors.seen import Seen, counted, rows_summed
+from engine.selectors.passes import Seen, counted, embed, rows_summed, watching, wide
 
 if TYPE_CHECKING:
     from engine.data.prompts import EncodedPrompts
@@ -27,8 +26,7 @@ class ActivationStatistics:
     output_mean_abs: E abs(h_i). output_mean: E h_i. output_variance: E (h_i - E h_i)^2.
 
     A routed expert's are over the tokens that it sees, so that one that few tokens choose is not small for that; where
-    it sees none, all are 0 (**choice**: without it the text says the same).
-    """
+    it sees none, all are 0 (**choice**: without it the text says the same)."""
 
     input_rms: Sequence[Tensor]
     output_mean_abs: Tensor
@@ -39,16 +37,13 @@ class ActivationStatistics:
 def window_statistics(
     loaded: LoadedModel, input_ids: Tensor, skip_first: int = 0, ends: Sequence[int] | None = None
 ) -> Tensor:
-    """Sums over a batch of windows, in one flat vector so that batches add up.
+    """Sums over a batch of windows, in one flat vector so that batches add up. input_ids [B, T]; skip_first: positions
+    at the start of each window that are not counted; ends: the sums over the first so many windows of the batch, a
+    vector for each, None for all B.
 
-    input_ids [B, T]; skip_first: positions at the start of each window that are not counted; ends: the sums over the
-    first so many windows of the batch, a vector for each, None for all B.
-    Accumulated in float32 within the batch and in float64 across batches; squares of h about the batch's mean, which is
-    added in float64, so that a variance far below the mean survives.
-
-    returns [ends, sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every
-    layer, then sums of abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees
-    """
+    Accumulated in float32 within the batch and in float64 across batches; squares of h about the batch's mean. returns
+    [ends, sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every layer, then sums of
+    abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees"""
     model, rows = loaded.model, loaded.rows
     found = WindowSums(loaded, ends or (len(input_ids),), skip_first)
     positions = (input_ids.shape[0], input_ids.shape[1])
@@ -124,9 +119,7 @@ def _widths(loaded: LoadedModel) -> list[int]:
 @torch.no_grad()
 def prompt_activations(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
     """abs(h_i) summed over the real tokens of a batch of prompts, float64 [N] on the CPU.
-
-    A routed expert adds nothing at tokens that it does not see.
-    """
+    A routed expert adds nothing at tokens that it does not see."""
     layers = loaded.rows.layers
     sums = torch.zeros(loaded.rows.n_rows, dtype=torch.float64)
     real = batch.attention_mask.bool()

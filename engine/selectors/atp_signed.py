@@ -20,8 +20,7 @@ class AttributionPatchingSigned:
     patch. Below 0: removing the row alone is estimated to help, so that LeRF removes what helps most first. Single rows
     are estimated, not sets. Under the objective `logit`, where more is better, the sign turns, so that higher is more
     important there too. F and E as for lrp; its absolute value is taylor.
-    returns [N], of either sign
-    """
+    returns [N], of either sign"""
 
     def score(self, run: ScoringRun) -> Tensor:
         harm = -1 if run.objective == "loss" else 1

@@ -1,7 +1,6 @@
 """Relevance of every row to a scalar, from one pass for all rows: token by token, or per prompt.
 
-Nothing is kept from batch to batch but the sums; what a method keeps of a batch stands in `gradients.py`.
-"""
+Nothing is kept from batch to batch but the sums; what a method keeps of a batch stands in `gradients.py`."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ def relevances(
     input_ids [B, T]; attention_mask [B, T] of 0/1 for padded batches, whose position ids follow from it.
     centre: for relp, [rows] of every layer. No parameter gets a gradient.
     watch: of ig's pass and plain gradients', is shown every Linear where the batch goes through as it is.
-    Errors: InputError for lrp and relp on an architecture without rules.
-    """
+    Errors: InputError for lrp and relp on an architecture without rules."""
     for method in methods:
         if method not in METHODS:
             raise unknown("attribution method", method, METHODS)
@@ -99,8 +97,7 @@ def per_prompt_relevance(
     target_fn: logits at the last position [b, V] -> scalars [b], prompt by prompt, differentiable.
     Prompts are attributed independently of the batch they are in.
 
-    returns [B, N] float32 on the CPU
-    """
+    returns [B, N] float32 on the CPU"""
     _check_left_padded(input_ids, attention_mask)
     rows, model = loaded.rows, loaded.model
 

@@ -17,8 +17,7 @@ says by `protected_by` whose scores of text protect rows there.
 
 Inside this repository the file goes beside the others and its name into `BUILT_IN`. In a package of its own an entry
 point does the same, `[project.entry-points."selector_audit.selectors"]` with `largest_weight = "package.module"`:
-importing the module has to run the decorator. Menus, commands and the tests over the registry then know it.
-"""
+importing the module has to run the decorator. Menus, commands and the tests over the registry then know it."""
 
 from __future__ import annotations
 
@@ -55,14 +54,11 @@ ACTIVATIONS = ("activations", "moments")  # stands among what is asked of releva
 
 class Selector(Protocol):
     """What a registered class provides. It may also have `check(loaded)`, which raises an InputError before
-    any pass runs where the selector cannot score such a model.
-    """
+    any pass runs where the selector cannot score such a model."""
 
     def score(self, run: ScoringRun) -> Tensor:
         """Scores of all rows in the order of the row index.
-
-        returns [N] (a seeded selector: [len(run.seeds), N]), any float dtype, higher = more important
-        """
+        returns [N] (a seeded selector: [len(run.seeds), N]), any float dtype, higher = more important"""
         ...
 
 
@@ -71,10 +67,8 @@ class PromptSelector(Protocol):
 
     def contrast(self, run: PromptRun) -> Tensor:
         """C_comply of all rows: high where the row promotes complying with the risk prompts only.
-
         Most often the difference of two percentile ranks within each layer, as `run.rank_difference` gives it.
-        returns [N] in [-1, 1], any float dtype
-        """
+        returns [N] in [-1, 1], any float dtype"""
         ...
 
 
@@ -124,8 +118,7 @@ def register_selector(
     protected_by: for a class that only contrasts prompts, the selector whose scores of text protect rows.
     asks: what it asks `run.mean_relevance` for, as (("grad_x_input", "square"),), so that one pass serves it beside
     others; without this it costs a pass of its own.
-    Errors: InputError for a taken id, and for a class without `score` that does not say what protects its rows.
-    """
+    Errors: InputError for a taken id, and for a class without `score` that does not say what protects its rows."""
 
     def register(factory: _SelectorClass) -> _SelectorClass:
         scores, contrasts = hasattr(factory, "score"), hasattr(factory, "contrast")
@@ -136,21 +129,8 @@ def register_selector(
             )
         note = (factory.__doc__ or "").strip().partition("\n")[0]
         cache_id = f"{selector_id}/{version}{source_hash(factory)}"
-        info = SelectorInfo(
-            selector_id,
-            title or selector_id,
-            family,
-            data_free,
-            cost,
-            note,
-            seeded,
-            cache_id,
-            needs,
-            contrasts,
-            scores,
-            protected_by,
-            asks,
-        )
+        about = (title or selector_id, family, data_free, cost, note)
+        info = SelectorInfo(selector_id, *about, seeded, cache_id, needs, contrasts, scores, protected_by, asks)
         REGISTRY.add(selector_id, (info, factory), factory)
         return factory
 

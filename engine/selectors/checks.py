@@ -18,9 +18,7 @@ def real_tensor(name: str, values: object) -> Tensor:
 
 def check_finite(name: str, values: Tensor, rows: RowIndex, dtype: str) -> None:
     """Errors: InputError naming the first layer with NaN or infinite values.
-
-    values [N] or [..., N] on the CPU; name: what made them; dtype: what the model ran in
-    """
+    values [N] or [..., N] on the CPU; name: what made them; dtype: what the model ran in"""
     wrong = ~values.isfinite().reshape(-1, rows.n_rows).all(0)
     if not wrong.any():
         return

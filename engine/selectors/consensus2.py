@@ -27,8 +27,7 @@ class Consensus2:
 
     The paper, Appendix A, states the ranks the other way round, under which LeRF would remove the most
     important rows; its results need this direction.
-    returns [N] in [0, 1)
-    """
+    returns [N] in [0, 1)"""
 
     def check(self, loaded: LoadedModel) -> None:
         with loaded.lock:

@@ -23,8 +23,7 @@ class EffectSize:
     the side, in [-1, 1] and comparable between layers, so that nothing is ranked within them (**choice**).
 
     It finds rows to remove so that refusal is installed, and no others: I counts relevance against refusing only, and
-    the difference has one direction. It gives text no scores; grad_x_input's protect rows.
-    """
+    the difference has one direction. It gives text no scores; grad_x_input's protect rows."""
 
     def contrast(self, run: PromptRun) -> Tensor:
         risk, base = run.compliance("grad_x_input")

@@ -21,8 +21,7 @@ class Fisher:
     sample (**choice**: there an image, whose positions are summed before the square). SNIP's gates, Lee et al. 2019,
     arXiv:1810.02340, are weights', and summed before the absolute value. The root changes no ranking.
     F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_relevance("grad_x_input", "square").sqrt()

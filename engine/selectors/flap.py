@@ -17,8 +17,7 @@ class Flap:
     a query's goes into a softmax. So the row's norm is in it twice, in Var(h_i) too. FLAP's standard scores within each
     layer, before one threshold for all, are left out (**choice**: no selector here normalises by layer), and so is the
     bias that makes up for the mean. Divided by the number of tokens, not by one less. E as for mean_activation.
-    weight [d_out, d_in] any float dtype; returns [N], >= 0
-    """
+    weight [d_out, d_in] any float dtype; returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         squared_norm = run.per_layer(lambda linear: wide(linear.weight).square().sum(1))

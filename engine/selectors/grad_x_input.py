@@ -20,8 +20,7 @@ class GradientTimesInput:
     What removing the row's output at one token would change of F, to first order: h_i goes to 0. Shrikumar et
     al. 2016, arXiv:1605.01713, at a hidden layer; what lrp is without AttnLRP's rules. Not one of the paper's
     seven. F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("grad_x_input")

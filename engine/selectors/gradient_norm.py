@@ -19,8 +19,7 @@ class GradientNorm:
     The saliency of Simonyan et al. 2014, arXiv:1312.6034, at a hidden layer, and the norm of a row's gradients over
     samples, which GBLM-Pruner (Das et al. 2023, arXiv:2311.04902) takes of weights. What grad_x_input is without the
     output: the two apart say which of the factors ranks. F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_relevance("gradient", "square").sqrt()

@@ -4,8 +4,7 @@ A pass serves all methods that need its gradients: `PASSES`. Plain gradients are
 one walk gives both. Memory, besides the scores: plain gradients and AttnLRP's keep what one forward and backward pass
 of the batch keeps. For N rows and B windows of T tokens, ig keeps one more
 vector per token, B * T * N float32 (the sum of the gradients so far); ig_conductance keeps two (the sum so far, and the
-outputs at the step before in the model's dtype). They go as soon as a layer is reduced.
-"""
+outputs at the step before in the model's dtype). They go as soon as a layer is reduced."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -19,8 +18,7 @@ from engine.models.attnlrp import attn_lrp, plain_gradients
 from engine.models.experts import routed
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
-from engine.selectors.passes import OnLinear, embed, watching, wide
-from engine.selectors.seen import Seen
+from engine.selectors.passes import OnLinear, Seen, embed, watching, wide
 
 Method = Literal["grad_x_input", "gradient", "lrp", "relp", "ig", "ig_conductance"]
 IG_STEPS = 16
@@ -115,8 +113,7 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
 
     ig: R = (h(1) - h(0)) * mean_k dF/dh(k/16). ig_conductance: R = sum_k dF/dh(k/16) * (h(k/16) - h((k-1)/16)).
     grad_x_input: R = h(1) * dF/dh(1). gradient: R = dF/dh(1). These two need the path's end only, and without the
-    others nothing else of it is walked.
-    """
+    others nothing else of it is walked."""
     ig, conductance = "ig" in wanted.methods, "ig_conductance" in wanted.methods
     before: dict[int, Tensor] = {}  # h at the step before
     at_zero: dict[int, Tensor] = {}
@@ -201,9 +198,7 @@ def _check_reached(rows: RowIndex, ran: set[int], reached: set[int]) -> None:
 
 def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[int, Tensor]:
     """h(0) of every layer, [1 or B, T, rows] float32.
-
-    At zero embeddings only positions and biases are left, so that unpadded windows all share one.
-    """
+    At zero embeddings only positions and biases are left, so that unpadded windows all share one."""
     outputs: dict[int, Tensor] = {}
 
     def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:

@@ -22,8 +22,7 @@ class IntegratedGradients:
     Sundararajan et al. 2017, arXiv:1703.01365, at a hidden layer in the form of EAP-IG (Hanna et al. 2024,
     arXiv:2403.17806): the paper names only the path, the zero baseline and 16 passes in all. h(0) is the
     output at zero embeddings. F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def check(self, loaded: LoadedModel) -> None:
         check_path(loaded.model, loaded.rows)

@@ -30,8 +30,7 @@ class IgConductance:
     normalised model's is close to singular; the first step counts, since early layers cover most of their way
     in it. Rules that differ in either (captum's `riemann_left`, `riemann_right`) give very other numbers there.
     Not one of the paper's seven. F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def check(self, loaded: LoadedModel) -> None:
         check_path(loaded.model, loaded.rows)

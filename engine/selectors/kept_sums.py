@@ -19,14 +19,9 @@ LARGEST_BYTES = 256 * 2**20  # on the host
 class KeptSums:
     """Sums over batches that went through the model, by the model, what was summed, and the batch's tokens.
 
-    Only whole batches are shared, the same windows in the same order and no others: which windows go through the model
-    beside a window, and where a sum over tokens begins, can change its last bits (**choice**: equal bits before fewer
-    passes). Batches end at multiples of their size from the start of the text, so that overlapping draws have most of
-    theirs in common. On a CPU a batch that is passed again gives the bits that are kept here; on a card, where it may
-    not, the kept ones are one of the two.
-
-    Kept are the batches that come first, in memory only, until they take `largest` bytes; then nothing more.
-    """
+    Only whole batches are shared, the same windows in the same order and no others, since neighbours can change last
+    bits (**choice**: equal bits before fewer passes). Batches end at multiples of their size from the start of the
+    text. Kept are the batches that come first, in memory only, until they take `largest` bytes."""
 
     def __init__(self, largest: int = LARGEST_BYTES) -> None:
         self._largest = largest
@@ -41,8 +36,7 @@ class KeptSums:
 
         ids [B, T]; ends: ascending numbers of windows up to B, over which `compute` gives a sum each. Only that over
         all B is kept, so that a pass whose sums over fewer are wanted runs.
-        returns [ends, n]
-        """
+        returns [ends, n]"""
         about = canonical({"model": loaded.numeric_fingerprint, "what": repr(what), "shape": list(ids.shape)})
         key = hashlib.sha256(about.encode() + ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()
         if key in self._sums and len(ends) == 1:

@@ -24,8 +24,7 @@ class Lrp:
     first (the paper leaves the order open; signed sums rank badly).
     Llama, Qwen2, Qwen3 and Gemma-3 as lxt has them; other families where their blocks compute the same, tried on the
     model before any score (`engine.models.lrp_by_structure`, `engine.models.lrp_conservation`).
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def check(self, loaded: LoadedModel) -> None:
         with loaded.lock:

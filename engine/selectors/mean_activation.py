@@ -14,8 +14,7 @@ class MeanActivation:
 
     The paper, Appendix A. E is over the positions that predict a token, as for lrp and ig: all but the
     last of each window.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.activations().output_mean_abs

@@ -63,8 +63,7 @@ def nested_scores(
 
     returns {size: {selector: [N] float32 on the CPU}}, ascending sizes; seeded selectors [seeds, N]
     Memory: N float64 per size and mean of a pass besides the scores. Errors: those of `compute_scores`, and an
-    InputError for sizes outside 1..windows.
-    """
+    InputError for sizes outside 1..windows."""
     check_request(loaded, selectors, windows, objective, skip_first)
     ordered = sorted(set(sizes))
     available = len(windows.input_ids)
@@ -80,21 +79,13 @@ def nested_scores(
         asked = tuple(one for one in asked if one != ACTIVATIONS)
     missing = [size for size in ordered if not set(selectors) <= set(there.get(size, ()))]
     text = _Text(windows.read_ids, tuple(ordered), max(missing, default=available), {})
-    same = (seeds, cast(Objective, objective), batch_size, progress)
-    runs = {
-        size: _PrefixRun(
-            text,
-            loaded,
-            windows.first(size),
-            *same,
-            there.get(size),
-            finished and partial(finished, size),
-            asked,
-            skip_first,
-            kept,
-        )
-        for size in ordered
-    }
+    same, last = (seeds, cast(Objective, objective), batch_size, progress), (asked, skip_first, kept)
+
+    def run_of(size: int) -> _PrefixRun:
+        own = (there.get(size), finished and partial(finished, size))
+        return _PrefixRun(text, loaded, windows.first(size), *same, *own, *last)
+
+    runs = {size: run_of(size) for size in ordered}
     # Largest first: its passes leave the sums that the smaller sizes read.
     for selector in selectors:
         for size in reversed(ordered):

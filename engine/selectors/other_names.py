@@ -15,8 +15,7 @@ Which rows a name stands for is a **choice**; B is a block, H a query head:
 | `MLP B` | every row of the MLP |
 
 A row that serves several heads has the largest of their scores. Read of CircuitKIT: docs/advanced/circuit-artifacts.md
-and src/circuitkit/artifacts/scores.py, version 1.0. Its scores of neurons come in a pickle, which is not read.
-"""
+and src/circuitkit/artifacts/scores.py, version 1.0. Its scores of neurons come in a pickle, which is not read."""
 
 import re
 from collections.abc import Mapping

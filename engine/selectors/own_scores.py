@@ -4,8 +4,7 @@
     --scores mine=a.npz,b.npz           `mine` is the first; all of them are its disjoint draws (**choice**)
 
 What a file may hold stands in `engine.selectors.score_files`. A NAME is a selector of one run: commands, audits and
-sessions of the app that give it another file do not meet.
-"""
+sessions of the app that give it another file do not meet."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ def register(files: Sequence[str], reduce: str | None = None, *, declared: bool 
     """Makes each NAME of `NAME=FILE` a selector of this thread's run; done again, it is read anew where its file has
     changed. declared: a NAME that has these bytes already stays as it is.
 
-    Errors: InputError for a NAME that another selector has, and for a file that cannot be read.
-    """
+    Errors: InputError for a NAME that another selector has, and for a file that cannot be read."""
     for name in names_of(files):
         if not _NAME.fullmatch(name):
             raise InputError(f"scores are named by letters, digits, _ and -, got {name[:80]!r}; write mine")
@@ -133,9 +131,7 @@ def record(selectors: Iterable[str], reduce: str | None) -> Json:
 
 def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Sequence[Path]) -> tuple[str, ...]:
     """`NAME=FILE` of a manifest's record, among files, and files of folders, that have the recorded bytes.
-
-    Errors: InputError that names the file that is not there, or is another one now.
-    """
+    Errors: InputError that names the file that is not there, or is another one now."""
     if not recorded:
         return ()
     near = (one for place in places for one in (sorted(place.iterdir()) if place.is_dir() else [place]))

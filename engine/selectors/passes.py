@@ -1,7 +1,10 @@
-"""What every pass over the calibration text shares: watching the Linears, embedding, batching by memory."""
+"""What every pass over the calibration text shares: watching Linears, what they have seen, batching by memory."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -13,7 +16,73 @@ from engine.models.memory import none_without_memory
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.base import Objective
-from engine.selectors.seen import Seen
+
+# What people are told beside scores of a model with routed experts.
+EXPERTS = (
+    "scores that read text are, for rows of a routed expert, means over the tokens that the expert sees, and 0 where "
+    "it sees none"
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of a batch of B * T tokens: every one (tokens None), or the tokens [n] by their numbers in it, each once."""
+
+    positions: tuple[int, int]  # B, T
+    tokens: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        return self.positions[0] * self.positions[1] if self.tokens is None else len(self.tokens)
+
+    def by_token(self, values: Tensor) -> Tensor:
+        """[B, T, d]: some architectures flatten batch and tokens inside a block; 0 at tokens that are not seen."""
+        if self.tokens is None:
+            return values.view(*self.positions, -1)
+        whole = values.new_zeros(self.positions[0] * self.positions[1], values.shape[-1])
+        return whole.index_copy(0, self.tokens, values).view(*self.positions, -1)
+
+    def first(self, windows: int, *values: Tensor) -> tuple[Seen, tuple[Tensor, ...]]:
+        """Of the first so many windows: which tokens these are, and each of the values at them."""
+        if windows == self.positions[0]:
+            return self, values
+        positions = (windows, self.positions[1])
+        if self.tokens is None:
+            return Seen(positions), tuple(self.by_token(one)[:windows] for one in values)
+        inside = self.tokens < windows * self.positions[1]
+        return Seen(positions, self.tokens[inside]), tuple(one[inside] for one in values)
+
+    def predicting(self, values: Tensor, skip_first: int = 0) -> Tensor:
+        """Values at the positions that predict a token, all but the last of each window, from position `skip_first` on.
+        [B, T - 1 - skip_first, d]; of an expert [m, d] for the m of them that it sees."""
+        if self.tokens is None:
+            return self.by_token(values)[:, skip_first:-1]
+        position = self.tokens % self.positions[1]
+        return values[(position >= skip_first) & (position != self.positions[1] - 1)]
+
+    def counting(self, values: Tensor, skip_first: int) -> Tensor:
+        """Values [..., d] at the positions of each window from `skip_first` on, the last one too; as given for 0."""
+        if skip_first == 0:
+            return values
+        if self.tokens is None:
+            return self.by_token(values)[:, skip_first:]
+        return values[self.tokens % self.positions[1] >= skip_first]
+
+    def at(self, values: Tensor, real: Tensor) -> Tensor:
+        """Values at the seen tokens that are true in real [B, T]. [m, d]"""
+        real = real.to(values.device)
+        return self.by_token(values)[real] if self.tokens is None else values[real.flatten()[self.tokens]]
+
+
+def rows_summed(values: Tensor) -> Tensor:
+    """Sum over all dimensions but the last. [..., d] -> [d]"""
+    return values.sum(tuple(range(values.ndim - 1)))
+
+
+def counted(counts: Tensor, sizes: list[int]) -> Tensor:
+    """One count per layer as one per row, at least 1: an expert that sees no token has sums of 0, and 0 / 1 is 0."""
+    return counts.clamp(min=1).repeat_interleave(torch.tensor(sizes), output_size=sum(sizes))
+
 
 BatchSize = int | Literal["auto"] | None
 # Layer index, input [..., d_in], output [..., d_out], which tokens these are.
@@ -38,8 +107,7 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
     on the output itself, since the graph does not go through the view. The Linears of an expert that no token of the
     batch is routed to do not run.
     Errors: InputError where a Linear sees some tokens and does not say which (lists of experts), and, when the block
-    is left in peace, where one that is no expert's has not run.
-    """
+    is left in peace, where one that is no expert's has not run."""
     ran: set[int] = set()
 
     def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
@@ -90,14 +158,11 @@ def token_embeddings(model: nn.Module) -> nn.Embedding:
 
 
 def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) -> Tensor:
-    """dF/dlogits for F summed over all predicted tokens of all windows.
+    """dF/dlogits for F summed over all predicted tokens of all windows. loss: F = sum of -log softmax(logits)[next
+    token], gradient softmax - onehot. logit: F = sum of logits[next token], gradient onehot.
 
-    loss: F = sum of -log softmax(logits)[next token], gradient softmax - onehot.
-    logit: F = sum of logits[next token], gradient onehot.
-    Written out window by window: no float32 copy of a whole batch's logits is ever made.
-
-    logits [B, T, V], input_ids [B, T]; returns [B, T, V] in the logits' dtype, zero at the last position
-    """
+    logits [B, T, V], input_ids [B, T]; returns [B, T, V] in the logits' dtype, zero at the last position; window by
+    window"""
     targets = input_ids.to(logits.device)[:, 1:, None]
     with torch.no_grad():
         gradient = torch.zeros_like(logits)
@@ -129,12 +194,9 @@ def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> i
 def in_batches(
     work: Callable[[slice], Tensor], total: int, batch_size: int, first: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
-
-    `work` has to be without effect when it fails. first: number of the first item in what the items were taken from;
-    batches end at multiples of their size there, so that two takings have the batches alike that lie in both.
-    Errors: InputError where a single item does not fit.
-    """
+    """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size. `work`
+    has to be without effect when it fails. first: number of the first item in what the items were taken from; batches
+    end at multiples of their size there. Errors: InputError where a single item does not fit."""
     done = 0
     while done < total:
         part = slice(done, min(done + batch_size - (first + done) % batch_size, total))

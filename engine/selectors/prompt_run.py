@@ -29,12 +29,9 @@ class Side(NamedTuple):
 
 
 class PromptRun:
-    """The risk and the base prompts of one domain, for selectors that say how they contrast them.
-
-    margin: logits at the last prompt position [batch, vocabulary] -> m(x) [batch], differentiable: high where the
-    reply leans towards refusing. seed: for a selector that draws. means: shared by the runs of several domains, so
-    that no pass runs twice over prompts that they share.
-    """
+    """The risk and the base prompts of one domain, for selectors that say how they contrast them. margin: logits at the
+    last prompt position [batch, vocabulary] -> m(x) [batch], differentiable. seed: for a selector that draws. means:
+    shared by the runs of several domains, so that no pass runs twice."""
 
     def __init__(
         self,
@@ -78,9 +75,7 @@ class PromptRun:
 
     def rank_difference(self, stage: str, sums: BatchSums) -> Tensor:
         """r(mean over the risk prompts) - r(mean over the base prompts), r in [0, 1] within each layer. [N] float64.
-
-        sums: the sum over a batch of prompts, [N] on the CPU. stage: the name of the pass, the same for equal work.
-        """
+        sums: the sum over a batch of prompts, [N] on the CPU. stage: the name of the pass, the same for equal work."""
         return self._rank_difference(*(self._mean(stage, prompts, sums) for prompts in (self.risk, self.base)))
 
     def relevance_contrast(self, method: Method) -> Tensor:

@@ -14,10 +14,8 @@ from engine.selectors.run import ScoringRun
 @register_selector("random", title="Random", data_free=True, cost="no pass", seeded=True)
 class Random:
     """s_i ~ U(0, 1), one ranking per seed.
-
     Drawn on the CPU whatever the model's device, so that a seed names the same rows everywhere.
-    returns [seeds, N] float32 in [0, 1)
-    """
+    returns [seeds, N] float32 in [0, 1)"""
 
     def score(self, run: ScoringRun) -> Tensor:
         rankings = [torch.rand(run.rows.n_rows, generator=torch.Generator().manual_seed(seed)) for seed in run.seeds]

@@ -15,8 +15,7 @@ from engine.selectors.activations import WindowSums
 from engine.selectors.attribution import Method, relevances
 from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS
-from engine.selectors.passes import objective_gradient
-from engine.selectors.seen import Seen
+from engine.selectors.passes import Seen, objective_gradient
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
@@ -74,8 +73,7 @@ def relevance_sums(
     through as it is.
 
     returns [ends, len(asked) * N + layers] float64 on the CPU, summed in float32 within the batch: the sums, then the
-    predicting tokens that each layer sees, then what `window_statistics` returns if that is wanted
-    """
+    predicting tokens that each layer sees, then what `window_statistics` returns if that is wanted"""
     layers = loaded.rows.layers
     ends = ends or (len(input_ids),)
     sums = [[[torch.zeros(layer.rows) for layer in layers] for _ in asked] for _ in ends]
@@ -111,8 +109,7 @@ def counting(
 
     In the first so many windows of the batch for each of `ends`, in all of them for None; without the first
     `skip_first` of each window. [ends, layers] float64. Of a Linear that is no routed expert's all of them,
-    also where it runs several times.
-    """
+    also where it runs several times."""
     windows, tokens = input_ids.shape
     ends = ends or (windows,)
     modules = [loaded.model.get_submodule(layer.name) for layer in loaded.rows.layers]

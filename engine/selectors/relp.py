@@ -30,8 +30,7 @@ class RelevancePatching:
     The rules are lrp's, AttnLRP's: attention's weights carry relevance, where the paper's rule for attention takes them
     as constants. F and E as for lrp.
     At nested calibration sizes each has its own mean and its own pass.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def check(self, loaded: LoadedModel) -> None:
         with loaded.lock:

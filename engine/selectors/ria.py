@@ -17,8 +17,7 @@ class Ria:
     so that scores of more text compare. The row sum is ours, after wanda's (**choice**). In it the second fraction
     averages the sizes of the inputs, so that rows differ mostly by the columns of which they have a large share. A row
     or column of zeros counts as 0.
-    weight [d_out, d_in] any float dtype; returns [d_out] per layer, >= 0
-    """
+    weight [d_out, d_in] any float dtype; returns [d_out] per layer, >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         input_rms = iter(run.activations().input_rms)  # one per layer, in the order of `per_layer`

@@ -27,9 +27,8 @@ from engine.selectors.base import (
 )
 from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.kept_sums import KeptSums
-from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
+from engine.selectors.passes import BatchSize, counted, in_batches, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
-from engine.selectors.seen import counted
 
 if TYPE_CHECKING:
     from engine.data.corpora import Windows
@@ -72,8 +71,7 @@ def compute_scores(
 
     returns {selector: [N] float32 on the CPU}, seeded selectors [seeds, N]; weights and hooks as before
     Errors: InputError for an unknown selector or objective, missing or too short windows, scores that are
-    not finite, a single window that does not fit in memory.
-    """
+    not finite, a single window that does not fit in memory."""
     check_request(loaded, selectors, windows, objective, skip_first)
     asked = asked_by(selectors, known or ())
     how = (seeds, cast(Objective, objective), batch_size, progress, known, finished, asked, skip_first, kept)
@@ -109,12 +107,9 @@ def check_model(loaded: LoadedModel, selector: str) -> None:
 
 
 class ScoringRun:
-    """What a selector may ask for. Every pass runs when first asked for and once only.
-
-    asked: what the selectors of the run will ask of relevances, so that a pass sums it all when it runs.
-    skip_first: positions at the start of each sequence of `input_ids` that every mean over tokens leaves out: what
-    stands before a window, and as many of its own as the run was told.
-    """
+    """What a selector may ask for. Every pass runs when first asked for and once only. asked: what the selectors of the
+    run will ask of relevances. skip_first: positions at the start of each sequence of `input_ids` that every mean over
+    tokens leaves out: what stands before a window, and as many of its own as the run was told."""
 
     def __init__(
         self,
@@ -162,8 +157,7 @@ class ScoringRun:
         length = self._windows.input_ids.shape[1]
         if length < 2:
             raise InputError(f"calibration windows need at least 2 tokens to predict one, got {length}")
-        ids: Tensor = self._windows.read_ids
-        return ids
+        return self._windows.read_ids
 
     def scores(self, selector: str) -> Tensor:
         """Checked scores of a selector, float32 on the CPU, computed at most once in this run."""
@@ -202,19 +196,15 @@ class ScoringRun:
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:
-        """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64.
-
-        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. The first
-        `skip_first` are left out. A routed expert's rows have the mean over those that it sees; where it sees none, 0.
-        """
+        """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64. A window of
+        T tokens counts T - 1 positions, without the first `skip_first`; a routed expert's rows those that it sees
+        (none: 0)."""
         return self.mean_relevance(method, "abs")
 
     def mean_relevance(self, method: Method, statistic: Statistic) -> Tensor:
         """`abs`: E abs(R_i); `signed`: E R_i; `square`: E R_i^2; over the tokens of `mean_abs_relevance`. [N] float64.
-
         One pass gives this and all that the run's selectors ask of it; what none of them said (`asks` in
-        `register_selector`) costs a pass of its own. `relp` is centred on E h_i over the same text.
-        """
+        `register_selector`) costs a pass of its own. `relp` is centred on E h_i over the same text."""
         if (method, statistic) not in self._means:
             self._relevance_pass(method, statistic)
         return self._means[method, statistic]
@@ -245,9 +235,7 @@ class ScoringRun:
 
     def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
         """Sum of `work` over all windows, batch by batch. what: the same for equal work; stage: what people are shown.
-
-        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it.
-        """
+        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it."""
         if what not in self._sums:
             kept_as = None if of_this_text else what
             for _, so_far in self._running_sums(stage, work, self.input_ids, kept_as=kept_as):
@@ -267,8 +255,7 @@ class ScoringRun:
 
         A mark inside a batch moves no batch, so that the sum over all windows has the bits that it has without marks.
         wanted: windows that progress counts, None for all. kept_as: what is summed, so that batches of other texts
-        share it; None where the work is this text's alone.
-        """
+        share it; None where the work is this text's alone."""
         count, tokens = ids.shape
         wanted = wanted or count
         size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)

@@ -10,8 +10,7 @@
 | .parquet, .csv | columns `score` and `row_id`, or `score`, `block`, `projection` and `row`; others are not read |
 
 Higher = more important; kept as float32. Every row has exactly one finite score. No pickle is read, and sizes are
-checked before anything is decoded. What is read is known by the SHA-256 of the file's bytes, in keys and manifests.
-"""
+checked before anything is decoded. What is read is known by the SHA-256 of the file's bytes, in keys and manifests."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ import numpy.typing as npt
 
 from engine.models.row_index import RowIndex
 from engine.records import bounds
-from engine.records.errors import InputError, is_panic
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory, is_panic
 from engine.selectors import other_names
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ class Taylor:
     first order, Ma et al. 2023, arXiv:2305.11627, the bias with it, since removing a row removes it too. For feature
     maps Molchanov et al. 2017, arXiv:1611.06440. Effects on different tokens cancel, which they do not in grad_x_input
     and fisher. atp_signed is the same number with its sign. F and E as for lrp.
-    returns [N], >= 0
-    """
+    returns [N], >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_relevance("grad_x_input", "signed").abs()

@@ -14,8 +14,7 @@ class Wanda:
     Element score: Sun et al. 2024, arXiv:2306.11695. The row sum is the paper's (Appendix A), since whole rows
     are removed.
     weight [d_out, d_in] any float dtype; rms [d_in] over all calibration tokens
-    returns [d_out] per layer, >= 0
-    """
+    returns [d_out] per layer, >= 0"""
 
     def score(self, run: ScoringRun) -> Tensor:
         input_rms = iter(run.activations().input_rms)  # one per layer, in the order of `per_layer`

@@ -16,10 +16,8 @@ KENDALL, FRIEDMAN = "kendall", "friedman"  # tests of the orders
 
 class Concordance(NamedTuple):
     """How far the orders agree.
-
     test: Kendall's tau of two orders (value -1 to 1; p one-sided, exact without ties), or Friedman's of more (value:
-    Kendall's W, 0 to 1, 1 is one order throughout; p of the chi-square approximation).
-    """
+    Kendall's W, 0 to 1, 1 is one order throughout; p of the chi-square approximation)."""
 
     test: str
     value: float
@@ -44,8 +42,7 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
     values [models, selectors], finite. Two models: Kendall's tau. More: W = chi2 / (models (selectors - 1)), with
     Friedman's chi2, which needs three selectors. If on every model any order is as likely as any other, p <= a in a of
     cases (exactly for tau without ties, nearly and rather less often for few models by Friedman's). Models are taken as
-    independent, which models of one family, or of one training text, are not wholly.
-    """
+    independent, which models of one family, or of one training text, are not wholly."""
     models, selectors = _checked(values).shape
     ordered = np.ptp(values, axis=1) > 0  # a model on which all are equal has no order
     if selectors < 3 or not (ordered.all() if models == 2 else ordered.any()):
@@ -63,9 +60,7 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
 
 def sign_tests(values: npt.NDArray[np.float64]) -> list[Pair]:
     """Every pair of columns: in how many rows is the first lower? Exact sign test (binomial), Holm over all pairs.
-
-    With n models p is never below 2^(1 - n): fewer than six show nothing at .05, whatever they say.
-    """
+    With n models p is never below 2^(1 - n): fewer than six show nothing at .05, whatever they say."""
     from scipy.stats import binomtest
 
     found = []

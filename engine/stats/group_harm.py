@@ -30,8 +30,7 @@ def excess_p(harm: float, draws: Sequence[float], limit: float) -> float:
     .05 of cases or fewer (simulated). That a single row carries most of the harm, which few random groups have, is not
     covered by either. Draws that do not differ, and losses that are not finite, have the exact p of the rank, which is
     at least 1 / (n + 1).
-    Errors: InputError for fewer than two draws.
-    """
+    Errors: InputError for fewer than two draws."""
     n = len(draws)
     if n < 2:
         raise InputError(f"a group is compared with at least 2 random groups of its size, got {n}")
@@ -58,10 +57,8 @@ def _prediction_p(value: float, draws: Sequence[float]) -> float:
 
 def judge_groups(candidates: Sequence[Candidate | None], limit: float) -> list[tuple[float | None, float | None]]:
     """p and Holm's p of every group; None for a group within the limit, which is not compared with random ones.
-
     Holm over all groups: those within the limit count as p = 1, since which groups are compared is seen in the same
-    numbers.
-    """
+    numbers."""
     found = [None if one is None else excess_p(one.harm, one.draws, limit) for one in candidates]
     adjusted = holm([1.0 if p is None else p for p in found])
     return [(None, None) if p is None else (p, whole) for p, whole in zip(found, adjusted, strict=True)]

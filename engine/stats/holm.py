@@ -13,9 +13,7 @@ Question = TypeVar("Question", bound=Hashable)
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p of every test, in the given order (Holm 1979), valid however the tests depend on each other.
-
-    With the p in ascending order, adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)), j from 1.
-    """
+    With the p in ascending order, adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)), j from 1."""
     if not all(0 <= p <= 1 for p in p_values):
         raise InputError(f"p values must be in [0, 1], got {list(p_values)}")
     adjusted = [0.0] * len(p_values)

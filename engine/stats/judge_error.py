@@ -13,9 +13,7 @@ from engine.stats.intervals import Interval
 @dataclass(frozen=True)
 class JudgeCounts:
     """A judge's verdicts against people's labels: refusals it saw and missed, answers it took for refusals and not.
-
-    `InputError` unless there are labelled replies of both kinds: without them one of its errors is unknown.
-    """
+    `InputError` unless there are labelled replies of both kinds: without them one of its errors is unknown."""
 
     true_positives: int
     false_positives: int
@@ -60,8 +58,7 @@ def corrected_rate(judged: int, n: int, counts: JudgeCounts, confidence: float =
            +- z sqrt(q'(1-q')/n' + P'^2 Se'(1-Se')/m' + (1-P')^2 Sp'(1-Sp')/k') / (Se' + Sp' - 1), cut to [0, 1].
 
     It takes the judge to err on these replies as often as on the labelled ones, which is not known.
-    None where the judge is no better than chance (Se + Sp <= 1). `InputError` unless 0 <= judged <= n and n > 0.
-    """
+    None where the judge is no better than chance (Se + Sp <= 1). `InputError` unless 0 <= judged <= n and n > 0."""
     if n <= 0 or not 0 <= judged <= n:
         raise InputError(f"a rate needs 0 <= judged <= n and n > 0, got {judged} of {n}")
     youden = counts.sensitivity + counts.specificity - 1

@@ -17,8 +17,7 @@ class Thresholds:
 
     Damage is the NLL that LeRF adds to the unmasked model's, as a fraction of what random removal adds at the
     same rate: 0 is no harm, 1 as bad as chance. It compares across models and has no unit. Both count up to the NLL at
-    which a model is destroyed (`engine.stats.saturation`).
-    """
+    which a model is destroyed (`engine.stats.saturation`)."""
 
     rate: float = 0.3  # where LeRF is compared with random: the paper's reference rate
     faithful_damage: float = 0.5  # at most half of chance's damage; parts all attributions in the paper's tables
@@ -33,10 +32,8 @@ class Thresholds:
 
 def clear(estimates: Mapping[str, Sequence[Estimate]], sign: int, level: float) -> dict[str, bool]:
     """Which selectors' numbers all lie on the side of `sign` (1: above 0), by two-sided p adjusted over the selectors.
-
     A selector's p is the largest of its numbers', so that all of them have to be clear. Holm (1979) over selectors.
-    A number without an error is never clear, and its selector takes p = 1.
-    """
+    A number without an error is never clear, and its selector takes p = 1."""
     largest = {}
     for selector, several in estimates.items():
         ps = [one.p_differs if one.value * sign > 0 else 1.0 for one in several]

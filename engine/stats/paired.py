@@ -31,10 +31,8 @@ class Windowed(Protocol):
 
 def ratio_stderr(nats: Sequence[float], tokens: Sequence[int]) -> float | None:
     """Standard error of sum(nats) / sum(tokens) with windows as the independent units; None for a single window.
-
     With m the ratio and r_w = nats_w - m tokens_w: sqrt(sum_w r_w^2 * n / (n - 1)) / sum_w tokens_w. For windows of
-    equal length it is the standard deviation of their means over sqrt(n).
-    """
+    equal length it is the standard deviation of their means over sqrt(n)."""
     n = len(nats)
     if n < 2:
         return None
@@ -49,8 +47,7 @@ def paired_difference(a: Windowed, b: Windowed) -> tuple[float, float | None]:
     What makes a window hard for both cancels. For windows of equal length it is the standard error of a paired
     t-test. None for a single window.
 
-    Errors: InputError where the two were not measured on windows of the same lengths.
-    """
+    Errors: InputError where the two were not measured on windows of the same lengths."""
     if a.window_tokens != b.window_tokens:
         raise InputError(
             f"a paired difference needs the same windows, got {len(a.window_tokens)} windows of {sum(a.window_tokens)} "
@@ -72,8 +69,7 @@ def mean_over_seeds(values: Sequence[float], errors: Sequence[float | None]) -> 
 
     errors: of each number over the evaluation windows. All seeds share the windows, so these do not shrink with the
     number of seeds (taken as wholly dependent: rather too wide); what the draw of the seed adds does. None where an
-    error is missing. One seed shows no spread, and its own error is all that is known.
-    """
+    error is missing. One seed shows no spread, and its own error is all that is known."""
     mean, known = statistics.fmean(values), [error for error in errors if error is not None]
     if len(known) < len(values):
         return mean, None

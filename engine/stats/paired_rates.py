@@ -32,16 +32,13 @@ class PairedRates:
     @property
     def mcnemar_p(self) -> float:
         """Two-sided exact p of McNemar's test: of the prompts that changed, as many each way by chance.
-
         With d = no_yes + yes_no changed prompts, X ~ binomial(d, 1/2): min(1, 2 P(X <= min(no_yes, yes_no))); 1 where
-        none changed. McNemar 1947, in its exact conditional form.
-        """
+        none changed. McNemar 1947, in its exact conditional form."""
         return next(islice(_two_sided(self.no_yes + self.yes_no), min(self.no_yes, self.yes_no), None))
 
     def detectable(self, level: float) -> float | None:
         """The smallest absolute difference with mcnemar_p <= level, were as many prompts changed; None if there is none
-        of so few.
-        """
+        of so few."""
         changed = self.no_yes + self.yes_no
         told = sum(1 for _ in takewhile(lambda p: p <= level, _two_sided(changed)))
         return (changed - 2 * (told - 1)) / self.n if told else None
@@ -56,8 +53,7 @@ class PairedRates:
             high = D + sqrt((a_high - a)^2 - 2 phi (a_high - a)(b - b_low) + (b - b_low)^2)
 
         a after, b before; phi = (C - n/2) / R for C > n/2, 0 for 0 <= C <= n/2, C / R below, with C = yes_yes no_no -
-        yes_no no_yes and R the root of the product of the four margins; 0 where a margin is 0.
-        """
+        yes_no no_yes and R the root of the product of the four margins; 0 where a margin is 0."""
         n, after, before = self.n, self.yes_yes + self.no_yes, self.yes_yes + self.yes_no
         a, b = after / n, before / n
         (a_low, a_high), (b_low, b_high) = wilson(after, n), wilson(before, n)

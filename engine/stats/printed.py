@@ -28,8 +28,7 @@ def noise_of(values: Sequence[float], errors: Sequence[float | None], units: flo
 
     errors: of each value over `units` independent units (windows, items), the same for all seeds. Degrees by Welch and
     Satterthwaite: e^4 / (w^2 / (units - 1) + b^2 / (seeds - 1)), with w the mean squared error of the seeds, b the
-    variance over seeds over their number, e^2 = w + b. units None: as if there were many.
-    """
+    variance over seeds over their number, e^2 = w + b. units None: as if there were many."""
     stderr = mean_over_seeds(values, errors)[1]
     if stderr is None or not 0 < stderr < math.inf:
         return None
@@ -53,8 +52,7 @@ def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
 
     Rounding alone gives z = 0, and noise of one stored error passes a level of a in a of all cells or fewer. p by
     Student's t at `degrees`, Holm over all cells with a z. The published number's own sampling error is not printed and
-    not in z. A cell without a z comes by the size of its log ratio or difference, what is not finite first.
-    """
+    not in z. A cell without a z comes by the size of its log ratio or difference, what is not finite first."""
     found = [_apart(*row) for row in cells.select(*_INPUTS).iter_rows()]
     z_values = [z for _, _, z, _ in found]
     adjusted = iter(holm([p for *_, p in found if p is not None]))

@@ -2,8 +2,7 @@
 
 A protocol is an intervention, a kind of unit, a metric, an order and a rate. Harm is the metric written so that more of
 it is worse: NLL, KL to the unedited model, or the share of tokens whose most likely next token changed. Under LeRF the
-selector with less harm is ahead, under MoRF the one with more.
-"""
+selector with less harm is ahead, under MoRF the one with more."""
 
 from __future__ import annotations
 
@@ -41,10 +40,6 @@ class Harm:
         """Mean over seeds."""
         return float(self.sums.sum() / (len(self.sums) * sum(self.tokens)))
 
-    @property
-    def by_seed(self) -> list[float]:
-        return [math.fsum(one) / sum(self.tokens) for one in self.sums.tolist()]
-
     def __sub__(self, other: Harm) -> Harm:
         """The difference of the means over seeds, window by window, as the harm of one seed."""
         if self.tokens != other.tokens:
@@ -65,8 +60,7 @@ class Sure(NamedTuple):
 
 def text_part(harm: Harm) -> Part | None:
     """What the choice of the text adds to the variance of the mean over seeds (`block_stderr`). None for a single
-    window, or where the harm is not finite.
-    """
+    window, or where the harm is not finite."""
     windows = harm.sums.mean(0).tolist()
     if not math.isfinite(math.fsum(windows)):
         return None
@@ -76,15 +70,14 @@ def text_part(harm: Harm) -> Part | None:
 
 def seed_part(harm: Harm) -> list[Part]:
     """What the draw of the seeds adds; nothing for one seed, which shows no spread, or where the harm is not finite."""
-    return seed_parts(harm.by_seed, range(len(harm.sums)))
+    means = [math.fsum(one) / sum(harm.tokens) for one in harm.sums.tolist()]
+    return seed_parts(means, range(len(means)))
 
 
 def difference(a: Harm, b: Harm) -> Sure:
     """Harm of a minus harm of b, paired over blocks of windows; the seeds of a random ranking add their own variance.
-
     t = value / stderr with Satterthwaite's degrees of freedom. No error where one block is all, or the text's part is
-    not known; equal in every window: p = 1.
-    """
+    not known; equal in every window: p = 1."""
     apart = a - b
     value, text = apart.per_token, text_part(apart)
     if text is None or not math.isfinite(value):
@@ -110,8 +103,7 @@ def compare(
     """Every pair of selectors under one protocol, with Holm over its pairs: as a study with this protocol alone would
     decide. Where all selectors are equal, it names any of them first with probability `level` at most. Every pair that
     is not told apart is a tie, and so is one without an error. destroyed: selectors whose models are; a pair of these
-    is not tested.
-    """
+    is not tested."""
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
     tested = {(a, b): sure.p for a, b, sure in pairs if not {a, b} <= set(destroyed)}
     p_holm = adjusted({pair: p for pair, p in tested.items() if p is not None})
@@ -135,9 +127,7 @@ class Area(NamedTuple):
 
 def integrated(rates: Sequence[float], harms: Sequence[Harm], unedited: Harm) -> Harm:
     """The trapezoid integral over the rates of the harm above the unedited model's, from rate 0, over the last rate.
-
-    Window by window and seed by seed, so that it is a harm as well.
-    """
+    Window by window and seed by seed, so that it is a harm as well."""
     total = np.zeros_like(harms[0].sums)
     last_rate, last = 0.0, np.zeros_like(harms[0].sums)
     for rate, harm in sorted(zip(rates, harms, strict=True), key=lambda pair: pair[0]):
@@ -153,8 +143,7 @@ def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area
     R = (sum of morf - lerf) / (sum of chance), harms as `integrated` makes them: 0 for a ranking that knows nothing, 1
     where as much area lies between the curves as under random's, no bound above. The
     error is the ratio's over blocks of windows (linearised: residuals morf - lerf - R chance), with what the seeds of
-    both add, and the interval Student's. None where random removal does no harm, or a harm is not finite.
-    """
+    both add, and the interval Student's. None where random removal does no harm, or a harm is not finite."""
     gap, below = morf - lerf, float(chance.per_token)
     if not (math.isfinite(gap.per_token) and math.isfinite(below) and below > 0):
         return Area(None, None, None)

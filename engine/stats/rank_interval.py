@@ -31,8 +31,7 @@ def spearman_interval(
     holds for normal pairs only; scores often say how large an effect is and not its sign, and there it is too small.
     Seen in simulations from n = 30 on, for five shapes: coverage .94 to .98. No interval for n < 10 or abs(rho) = 1.
 
-    first, second [n]; what is infinite or NaN counts as the largest number (NaN: a model that broke).
-    """
+    first, second [n]; what is infinite or NaN counts as the largest number (NaN: a model that broke)."""
     x, y = finite(first), finite(second)
     ranks = [average_ranks(values).astype(np.float64) for values in (x, y)]
     rho = float(rank_correlations(np.stack(ranks).astype(np.float32))[0, 1]) if x.size > 1 else math.nan

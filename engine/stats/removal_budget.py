@@ -22,8 +22,7 @@ class Budget(NamedTuple):
 
     rows: the most that were removed with all smaller removals within the limit. beyond: the fewest that exceed it, None
     where none did. low, high: 95% interval of the crossing; None without errors, high also where the harm's lower end
-    stays within the limit.
-    """
+    stays within the limit."""
 
     rows: int
     beyond: int | None
@@ -37,8 +36,7 @@ def first_crossing(harms: Mapping[int, Harm], limit: float) -> Budget:
     The interval is that of the test turned round: all removals whose harm is not told apart from the limit at .05, so
     its ends are where the upper and the lower end of the harm's 95% interval (Student's t over blocks) first cross the
     limit, straight lines between what was measured. It never is narrower than the bracket. It holds the evaluation
-    text's spread, not the calibration's.
-    """
+    text's spread, not the calibration's."""
     counts = sorted(harms)
     beyond = next((count for count in counts if not harms[count].nats <= limit), None)
     rows = max((count for count in counts if beyond is None or count < beyond), default=0)
@@ -56,8 +54,7 @@ def next_count(harms: Mapping[int, Harm], limit: float, scan: Sequence[int], res
 
     First the rising numbers of `scan` until one exceeds the limit, then the geometric middle of the bracket, until its
     ends are neighbours or differ by at most `resolution` of the lower one; last, where the interval is open above, the
-    next number of `scan`.
-    """
+    next number of `scan`."""
     budget = first_crossing(harms, limit)
     if budget.beyond is not None and budget.beyond - budget.rows > max(1.0, resolution * budget.rows):
         middle = round(math.sqrt(max(budget.rows, 1) * budget.beyond))

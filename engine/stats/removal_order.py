@@ -21,8 +21,7 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
     depends on how a sort happens to treat ties. Samek et al. 2017; the paper, section 3.1.
 
     scores  [N] real, finite
-    returns [N] int64, a permutation of 0..N-1
-    """
+    returns [N] int64, a permutation of 0..N-1"""
     keys = _keys(scores, order)
     if np.asarray(scores).dtype == np.float32 and keys.size < 2**32:
         return _sorted_float32(np.asarray(scores), order)
@@ -31,10 +30,8 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
 
 def removed_first(scores: npt.ArrayLike, order: str, count: int) -> npt.NDArray[np.int64]:
     """The first `count` rows of `removal_order`, as ascending ids, without sorting the others.
-
     scores  [N] real, finite
-    returns [min(count, N)] int64
-    """
+    returns [min(count, N)] int64"""
     keys = _keys(scores, order)
     if count <= 0:
         return np.zeros(0, dtype=np.int64)

@@ -11,9 +11,7 @@ SHARE = 0.5  # of the way from the unedited model's NLL to that of uniform predi
 
 def saturated_above(dense_nll: float, vocabulary: int) -> float:
     """The NLL above which a model is destroyed: dense + (ln V - dense) / 2, nats per token, V the vocabulary.
-
-    Of a model whose own NLL exceeds ln V nothing can be told: the limit is its own NLL then.
-    """
+    Of a model whose own NLL exceeds ln V nothing can be told: the limit is its own NLL then."""
     return dense_nll + max(0.0, SHARE * (math.log(vocabulary) - dense_nll))
 
 
@@ -37,8 +35,7 @@ def largest_unsaturated(places: int, saturated: Judge) -> int | None:
 
     The last place is asked first, then by bisection, with `probe`, which may answer for less work. What it finds is
     confirmed without: there, at lower places while they are saturated, or at higher ones while they are not. What is
-    returned is not saturated and the next place is.
-    """
+    returned is not saturated and the next place is."""
     low, high = -1, places
     while high - low > 1:
         place = places - 1 if high == places else (low + high) // 2

@@ -18,8 +18,7 @@ def stratified_sample(
     The units are put in order: by group, inside a group by tenths of `spread`, inside a tenth at random. One random
     number r in [0, 1) then takes those at floor((j + r) U / count), j = 0 .. count - 1 (Madow and Madow 1944). So each
     unit's chance is count / U, and neither a group nor a tenth of one differs from its share by one unit or more:
-    plain means over the sample estimate those over all units. groups [U] from 0, spread [U] any finite numbers.
-    """
+    plain means over the sample estimate those over all units. groups [U] from 0, spread [U] any finite numbers."""
     total = len(groups)
     if count < 0:
         raise InputError(f"a sample has 0 or more units, got {count}")

@@ -14,10 +14,8 @@ from engine.stats.uncertainty import COLUMNS, Estimate, Part, draw_part, estimat
 
 def mean_of_lines(lines: pl.DataFrame, value: str, seeds: Sequence[str] = (), draws: Sequence[Part] = ()) -> Estimate:
     """The mean of `value` over a table's lines. seeds: its columns of seeds, whose spread is a part of the error.
-
     The text's part is over blocks (`engine.stats.blocks`) or, in tables of earlier versions, over windows as if they
-    were independent; draws: the calibration text's part, where it is known (`between_draws`).
-    """
+    were independent; draws: the calibration text's part, where it is known (`between_draws`)."""
     values = lines[value].to_list()
     errors, blocks = (
         [lines[name].to_list() for name in COLUMNS]
@@ -65,10 +63,8 @@ def between_draws(
     draw_sweep: pl.DataFrame | None, rate: float, first: tuple[str, str], second: tuple[str, str] | None = None
 ) -> list[Part]:
     """The calibration text's part in NLL of first (minus NLL of second): its variance between the disjoint draws.
-
     first, second: selector and order. Paired by draw; a side that was not drawn again (random, which sees no text)
-    does not vary. Nothing where neither was measured.
-    """
+    does not vary. Nothing where neither was measured."""
     if draw_sweep is None:
         return []
     at = draw_sweep.filter((pl.col("rate") - rate).abs() < 1e-9)

@@ -29,8 +29,7 @@ def best_threshold(positive: Sequence[float], negative: Sequence[float]) -> Thre
 
     Tried are all midpoints between neighbouring distinct numbers, and one below and one above all of them. Ties go to
     the wider gap between the neighbours, then to the lower value, then to `above`. `InputError` without numbers of
-    each kind, or with one that is not finite.
-    """
+    each kind, or with one that is not finite."""
     if not len(positive) or not len(negative) or not np.isfinite([*positive, *negative]).all():
         raise InputError(
             f"a threshold needs finite numbers of both kinds, got {len(positive)} positives, {len(negative)} negatives"

@@ -8,8 +8,7 @@ The parts of a loss measured under an edit:
 - *calibration text*: the same selector on other text is another mask (`draw_part`), where it was measured.
 
 `estimate` adds the variances; its degrees of freedom are Satterthwaite's (1946), so that few seeds or few draws widen
-the interval as Student's t does for a single part.
-"""
+the interval as Student's t does for a single part."""
 
 from __future__ import annotations
 
@@ -59,9 +58,8 @@ def estimate(value: float, parts: Iterable[Part | None], confidence: float = CON
     degrees = (sum v)^2 / sum (v^2 / degrees of v), Satterthwaite (1946). None among the parts: one of them is not
     known (a single block, say), and then nothing is said of the error. `InputError` without any part.
 
-    looks: of how many sizes of a growing sample, planned beforehand, this is one (`engine.stats.looks`): each has
-    confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop.
-    """
+    looks: of how many sizes of a growing sample, planned beforehand, this is one (`layer_matched.looks`): each has
+    confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop."""
     given = list(parts)
     known = [part for part in given if part is not None]
     if not given:
@@ -85,10 +83,8 @@ def satterthwaite(parts: Sequence[Part]) -> float:
 
 def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> Part | None:
     """The evaluation text's part in a mean of numbers that share it: the mean of their squared errors.
-
     It does not shrink with their number, since they share the text (taken as wholly dependent: rather too wide).
-    blocks: behind each error; None: windows that were taken as independent, whose degrees count as infinite.
-    """
+    blocks: behind each error; None: windows that were taken as independent, whose degrees count as infinite."""
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     if not known or len(known) < len(stderrs):
         return None
@@ -98,10 +94,8 @@ def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> 
 
 def seed_parts(values: Sequence[float], *levels: Sequence[Hashable]) -> list[Part]:
     """What the draw of the seeds adds to the mean of `values`: the variance of the means by seed over their number.
-
     levels: per factor (the seeds of one side, of the other) the seed of each value. A factor of one seed adds
-    nothing: it shows no spread.
-    """
+    nothing: it shows no spread."""
     parts = []
     for level in levels:
         means = list(mean_over_levels(zip(level, values, strict=True)).values())
@@ -112,8 +106,6 @@ def seed_parts(values: Sequence[float], *levels: Sequence[Hashable]) -> list[Par
 
 def draw_part(values: Sequence[float]) -> list[Part]:
     """The calibration text's part: the variance of the number between disjoint draws of it.
-
-    Not divided by their number, since the result comes from one calibration text. Nothing of fewer than two draws.
-    """
+    Not divided by their number, since the result comes from one calibration text. Nothing of fewer than two draws."""
     there = [value for value in values if math.isfinite(value)]
     return [Part(statistics.variance(there), len(there) - 1)] if len(there) > 1 else []

@@ -59,9 +59,7 @@ class Audited:
 
     def plot(self) -> Any:
         """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
-
-        Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`.
-        """
+        Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`."""
         from dashboard.report.report import curves_figure
 
         if "sweep" not in self.tables:
@@ -86,12 +84,10 @@ def audit_scores(
     -> one of them; a list of these: disjoint draws of calibration text, of which the first is judged. reduce: `abs-sum`
     for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`, of the shipped model
     `demo`; its selectors stand beside the scores where it names others than a default. store, folder: as --store and
-    --out.
+    --out. progress: called with (stage, done, total); by default bars on stderr.
 
-    progress: called with (stage, done, total); by default bars on stderr.
-
-    The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as `--scores`.
-    """
+    The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as
+    `--scores`."""
     loaded = load_model(model) if isinstance(model, str) else model
     base = whole_plan(for_model(preset(default_preset(loaded.id, first_look=True)), loaded.id), AUDIT)
     plan = whole_plan(plan, AUDIT) if plan is not None else base

@@ -77,9 +77,7 @@ class Expected(NamedTuple):
 
 class Study(ABC, Generic[Inputs]):
     """A question: which cells answer it, and what they say. Only `tables` has no default.
-
-    inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`.
-    """
+    inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`."""
 
     masks_of: ClassVar[str] = ""  # the table that the edits of `masks` stand in
     replayed: ClassVar[bool] = False  # does the record of its tables tell all that it read? (of a stage)
@@ -98,9 +96,7 @@ class Study(ABC, Generic[Inputs]):
 
     def cells(self, inputs: Inputs, known: Results) -> Iterable[Cell[Any]]:
         """The cells that are wanted, given those that are known: a stage that depends on results comes once they are.
-
-        Errors: InputError where the study cannot be done with these inputs, before anything is measured.
-        """
+        Errors: InputError where the study cannot be done with these inputs, before anything is measured."""
         return ()
 
     @classmethod
@@ -161,8 +157,7 @@ class StudyInfo:
 
     title: the question; description: what `--help` of its command says; tables: stems that it writes. plan: the part
     of the group's plan that is the study's own. reads: further parts that it reads (of a stage). reads_text: it
-    measures on the evaluation text. measures: it has cells of edits.
-    """
+    measures on the evaluation text. measures: it has cells of edits."""
 
     id: str
     group: str
@@ -192,8 +187,7 @@ class Later(NamedTuple):
     name: str
 
     def __call__(self) -> type[Study[Any]]:
-        found: type[Study[Any]] = getattr(import_module(self.module), self.name)
-        return found
+        return getattr(import_module(self.module), self.name)
 
 
 _AUDIT = "engine.studies.audit"
@@ -206,7 +200,7 @@ BUILT_IN = {
     "budget": f"{_AUDIT}.budget",
     "gap": f"{_AUDIT}.gap",
     "seeds": f"{_AUDIT}.gap",
-    "differences": f"{_AUDIT}.differences",
+    "differences": f"{_AUDIT}.gap",
     "rank-distribution": f"{_AUDIT}.groups",
     "controls": f"{_AUDIT}.controls",
     "specific": f"{_AUDIT}.specific",
@@ -217,7 +211,7 @@ BUILT_IN = {
     "verdict": f"{_AUDIT}.verdicts",
     "parts": f"{_AUDIT}.parts",
     "singles": f"{_AUDIT}.singles",
-    "joint": f"{_AUDIT}.joint",
+    "joint": f"{_AUDIT}.parts",
     "protocols": f"{_AUDIT}.protocols",
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",
@@ -269,10 +263,8 @@ def register_study(
     measures: bool = True,
 ) -> Callable[[_Class], _Class]:
     """Class decorator: make the study available to `analyze` (of=AUDIT) or as `refusal ID` (of=REFUSAL).
-
     The arguments are the fields of `StudyInfo`. A class that is no `Study` gets the defaults of one.
-    Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has.
-    """
+    Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has."""
     if of not in GROUPS:
         raise InputError(f"a study is of {' or '.join(GROUPS)}, got {of!r}")
     if plan is not None and study_id not in GROUPS[of].built_in:

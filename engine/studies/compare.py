@@ -29,8 +29,7 @@ class Comparison:
         log_ratio, stderr, z, p_holm (`against_printed`), worst first. stderr and z are null where no standard error
         is stored and where the printed value is at the model's numerical ceiling.
     missing: published cells per quantity that the run did not measure.
-    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of.
-    """
+    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of."""
 
     model: str
     orders: pl.DataFrame
@@ -56,9 +55,7 @@ def paper_model(model_id: str) -> str | None:
 
 def compare(folder: Path, model: str | None = None) -> Comparison:
     """Compare every published cell that the run in `folder` measured. model: the paper's name, if it is not clear.
-
-    Errors: InputError for a run on none of the paper's models, and for a folder without a comparable table.
-    """
+    Errors: InputError for a run on none of the paper's models, and for a folder without a comparable table."""
     known = paper_models()
     if model is not None and model not in known:
         raise unknown("model of the paper", model, known)
@@ -143,9 +140,7 @@ def _windows(manifest: Json, stem: str) -> int | None:
 
 def orders(cells: pl.DataFrame) -> pl.DataFrame:
     """Does the run put the selectors in the published order? Per quantity, order and rate, over all pairs.
-
-    Only pairs count that the printed digits tell apart (further apart than both half units).
-    """
+    Only pairs count that the printed digits tell apart (further apart than both half units)."""
     wanted = cells.filter(pl.col("quantity").is_in(["perplexity", "control_perplexity"]))
     keys = ["quantity", "order", "rate"]
     columns = [*keys, "selector", "published", "half_unit", "measured"]

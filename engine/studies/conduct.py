@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from engine.models.loading import LoadedModel
 from engine.models.memory import release
-from engine.records.errors import InputError
+from engine.records.errors import InputError, is_out_of_memory
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder
-from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
 from engine.results.arrays import Arrays
@@ -119,9 +118,7 @@ class StudyInputs(ABC):
     @abstractmethod
     def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[StudyInputs, Sequence[str]]:
         """The inputs that a recorded study had, and what else is to be said of them.
-
-        Errors: InputError where its prompts, texts, judge … are not to be had as they were; OtherText.
-        """
+        Errors: InputError where its prompts, texts, judge … are not to be had as they were; OtherText."""
 
     def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
         """What stands beside the tables of a part, by file or in words, to be compared by a replay."""
@@ -151,20 +148,16 @@ def run_studies(
 ) -> Json:
     """What all studies read, then the named studies of the group of `inputs`, in the order of the registry (a stage of
     `refusal` in the order of `names`); writes one parquet file per table and a manifest entry for each, and last what
-    follows from all tables of the folder.
+    follows from all tables of the folder. Every result is kept at once.
 
-    An interrupted run loses at most the cells under way: every result is in the store, and so are scores and contrasts.
-    skip: leave out a study that cannot be done here (a corpus out of reach, an extra not installed, a measure for which
-    there is no memory), and do the others; what could not begin is known before the first cell is computed.
-    makers, inputs_of: by id, another way to make a study, and the inputs that are its own. begun: called with each
-    study before its cells are measured; finished: with name, study (None for the first part), tables and seconds.
-
-    A runner of a share of the cells (`Runner.whole`): no file is written; of every study all is measured that it has
-    to measure as far as is known what it wants, then `Measured` is raised.
+    skip: leave out a study that cannot be done here (a corpus out of reach, an extra not installed, no memory), and do
+    the others. makers, inputs_of: by id, another way to make a study, and the inputs that are its own. begun: called
+    with each study before its cells are measured; finished: with name, study (None for the first part), tables and
+    seconds. A runner of a share of the cells (`Runner.whole`) writes no file; `Measured` is raised when its share is
+    measured.
 
     returns {"done": {study: seconds}, "skipped": {study: why}, "tables": {file: rows}}
-    Errors: InputError for an unknown name, where no study is left and, without `skip`, whatever one cannot do.
-    """
+    Errors: InputError for an unknown name, where no study is left and, without `skip`, whatever one cannot do."""
     registry, makers = GROUPS[inputs.group], makers or {}
     for name in names:
         registry.get(name)  # an unknown one is told with the nearest name
@@ -265,9 +258,7 @@ def _expected(
 
 def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) -> tuple[list[StudyInfo], dict[str, str]]:
     """The studies that plan, configuration, tokenizer and texts allow, and of the others why not. Needs no weights.
-
-    Errors: InputError without `skip` for the first that cannot be done, with it where none can.
-    """
+    Errors: InputError without `skip` for the first that cannot be done, with it where none can."""
     left, reasons = [], {}
     problem = unreadable = None
     if any(info.reads_text for info in wanted):
@@ -290,3 +281,29 @@ def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) ->
     if problem is not None and not left:
         raise problem
     return left, reasons
+
+
+class Fit(NamedTuple):
+    """What can be done. left_out: selector -> reason. skipped: study -> reason."""
+
+    plan: Any
+    studies: list[str]
+    left_out: LeftOut
+    skipped: dict[str, str]
+
+
+def fitting(
+    kind: type[StudyInputs], sketch: LoadedModel, plan: Any, names: Sequence[str], store: Store, *, named: bool,
+    skip: bool = False,
+) -> Fit:  # fmt: skip
+    """The plan with the selectors that this model allows, and the studies that can be done with these.
+
+    kind: `AuditInputs` or `RefusalInputs`. sketch: the model without its weights (`load_sketch`). named: the selectors
+    were asked for by name. skip: leave out studies that cannot be done; else the first one is an error.
+    Errors: InputError for that, and where nothing can be done."""
+    infos = [GROUPS[kind.group].get(name) for name in names]
+    plan, left_out = kind.fitting_plan(sketch, plan, named=named)
+    inputs = kind.sketched(sketch, plan, store)
+    inputs.check(infos)
+    left, skipped = possible(inputs, infos, skip=skip)
+    return Fit(plan, [info.id for info in left], left_out, skipped)

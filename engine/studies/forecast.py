@@ -1,7 +1,6 @@
 """What studies will take, told before they begin: from the model's shapes, or at the pace of a probe.
 
-Which cells and edits these are, each study says (`Study.expected`, `Study.at_most`).
-"""
+Which cells and edits these are, each study says (`Study.expected`, `Study.at_most`)."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,8 +25,7 @@ class Forecast:
     """cells: distinct ones. edits: further ones under each measure, at most. of: the work of scores and of all these,
     dead neurons not subtracted, with the memory.
 
-    at_least: further cells depend on scores of other texts or on results, so that they cannot be told.
-    """
+    at_least: further cells depend on scores of other texts or on results, so that they cannot be told."""
 
     cells: int
     edits: int
@@ -46,10 +44,7 @@ def from_shapes(
 
     kind: `AuditInputs` or `RefusalInputs`. sketch: makes the model without its weights (`load_sketch`), each call a new
     one. Cells are counted under rankings that are drawn, since how many rows a mask removes does not depend on the
-    scores; only masks that two rankings make together (controls) can be alike under the real ones, and are then
-    computed once.
-    Errors: InputError where a study cannot be done, or the model cannot be traced by its shapes.
-    """
+    scores. Errors: InputError where a study cannot be done, or the model cannot be traced by its shapes."""
     first = sketch()
     plan, _ = kind.fitting_plan(first, plan, named=False)
     cells: set[Cell[Any]] = set()
@@ -86,8 +81,7 @@ def at_pace(study: Study[Any], inputs: StudyInputs, runner: LocalRunner) -> tupl
 
     The probe is the unedited model's cells among them; there is none where nothing is left to compute. Both are upper
     bounds where results decide (`Study.at_most`); once the first are known, the second are counted stage by stage as
-    far as the store knows what a stage depends on.
-    """
+    far as the store knows what a stage depends on."""
     found = study.at_most(inputs, runner.results)
     cells = list(dict.fromkeys(found.cells))
     probe = [cell for cell in cells if not cell.edit.size]

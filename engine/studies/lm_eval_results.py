@@ -1,8 +1,7 @@
 """What lm-evaluation-harness's own program measured, beside `analyze MODEL downstream`.
 
 Read is `results_….json` as `lm_eval --output_path FOLDER` writes it (0.4): results.TASK["acc,none"] and
-["acc_stderr,none"], n-samples.TASK.effective, n-shot.TASK, versions.TASK.
-"""
+["acc_stderr,none"], n-samples.TASK.effective, n-shot.TASK, versions.TASK."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ def beside(folder: Path, file: Path) -> tuple[pl.DataFrame, list[str]]:
     Columns: task, items and their_items, ours (accuracy of the unedited model) and theirs, difference = ours - theirs,
     low and high: +- 1.96 sqrt(stderr^2 + their_stderr^2), the errors taken as independent, which is too wide for the
     same items; null without an error. asked_otherwise: version or shots that are not ours, "" for none.
-    Errors: InputError for another file, and where no task is in both.
-    """
+    Errors: InputError for another file, and where no task is in both."""
     ours = read_table(folder, "downstream").filter(rate=0).unique("task", keep="first", maintain_order=True)
     versions = dict(read_table(folder, "downstream_tasks").select("task", "version").iter_rows())
     try:

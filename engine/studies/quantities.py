@@ -31,8 +31,7 @@ class Quantity:
     blocks: the column with that error over blocks of windows, which is taken where the table has it, with the column
     `blocks` as its units; units: the column with the number of independent units behind it, if these are not the
     evaluation windows.
-    keys: key columns that the table calls otherwise or does not have.
-    """
+    keys: key columns that the table calls otherwise or does not have."""
 
     name: str
     stem: str

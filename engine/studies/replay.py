@@ -1,8 +1,7 @@
 """What made the tables of a results folder, run again: do their numbers hold?
 
 Which studies can be, what of their plan the manifest tells, and what stands beside their tables, the studies and the
-inputs of their group say (`Study.replayed`, `StudyInputs.from_record`).
-"""
+inputs of their group say (`Study.replayed`, `StudyInputs.from_record`)."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -136,8 +135,7 @@ def replay(
     folder was made with. texts: files that the run read, found by their names, those of scores of one's own by their
     bytes. Nothing is written into the folder.
     Errors: InputError for another model or another text than the run's, for a damaged table, for a part that is
-    named and cannot be run again; without `only` such a part is left out and named.
-    """
+    named and cannot be run again; without `only` such a part is left out and named."""
     parts = chosen(folder, only)
     check_model(folder, loaded)
     texts = [*texts, *kept_beside(folder)]
@@ -183,8 +181,7 @@ def _run_again(
             names[part.study] = None
             makers |= GROUPS[part.group].get(part.study).study().remade_with(folder, part.stems)
     report = run_studies(inputs, [*names, *makers], again, runner, skip=skip, makers=makers)
-    skipped: dict[str, str] = report["skipped"]
-    return skipped
+    return report["skipped"]
 
 
 def _compared(

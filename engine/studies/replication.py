@@ -22,8 +22,7 @@ class Replication:
     orders: order, models, selectors, test, value, p (`concordance`; the last three null without a test).
     pairs: order, selector_a, selector_b, before, after, p, p_holm (`sign_tests`): before counts the models on which
         selector_a does better, by the lower NLL under LeRF and the higher one under MoRF.
-    sentences: what each order says. notes: what a reader has to know.
-    """
+    sentences: what each order says. notes: what a reader has to know."""
 
     models: tuple[str, ...]
     selectors: tuple[str, ...]
@@ -72,16 +71,9 @@ def replication(folders: Sequence[Path], rate: float) -> Replication:
             f"the folders of {', '.join(models)} share no two selectors with finite losses at rate {rate:g}; sweep "
             "them with the same --selectors and --rates"
         )
-    return Replication(
-        tuple(models),
-        tuple(sorted(every)),
-        rate,
-        values,
-        pl.DataFrame(orders, schema=_ORDERS, orient="row"),
-        pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
-        tuple(sentences),
-        _notes(manifests, models),
-    )
+    tests = (pl.DataFrame(orders, _ORDERS, orient="row"), pl.DataFrame(pairs, _PAIRS, orient="row"))
+    about = (tuple(models), tuple(sorted(every)), rate)
+    return Replication(*about, values, *tests, tuple(sentences), _notes(manifests, models))
 
 
 _ORDERS = {

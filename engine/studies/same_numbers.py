@@ -41,8 +41,7 @@ class Held:
 
     lines: those that both have; values: how many were compared. furthest: the largest distance of all numbers.
     differences: the values that do not hold, furthest first. lost, gained: lines that only the stored table has, and
-    that only the new one has. columns_lost: those that were not written again.
-    """
+    that only the new one has. columns_lost: those that were not written again."""
 
     table: str
     lines: int
@@ -60,9 +59,7 @@ class Held:
 
 def apart(stored: npt.ArrayLike, again: npt.ArrayLike, *, bounded: bool = False) -> npt.NDArray[np.float64]:
     """|again - stored| / (|stored| + m), m the median of all finite |stored|; for bounded numbers |again - stored|.
-
-    0 where both are the same infinity or both NaN, infinite where only one is finite. Same shape as the arguments.
-    """
+    0 where both are the same infinity or both NaN, infinite where only one is finite. Same shape as the arguments."""
     old, new = (np.asarray(values, dtype=np.float64) for values in (stored, again))
     same = (old == new) | (np.isnan(old) & np.isnan(new))
     sizes = np.abs(old[np.isfinite(old)])
@@ -76,10 +73,8 @@ def same_numbers(
     name: str, stored: pl.DataFrame, again: pl.DataFrame, about: TableSpec | None, tolerance: float = TOLERANCE
 ) -> Held:
     """Every value of `stored` beside that of `again`, by `RULE`. The model's name is no number of the table.
-
     about: the table's description; its keys find the line that belongs to a line. Without one, or where keys name
-    several lines, the order of the lines does. Columns that only `again` has are newer than the stored table.
-    """
+    several lines, the order of the lines does. Columns that only `again` has are newer than the stored table."""
     stored, again = (table.drop("model", strict=False) for table in (stored, again))
     lost_columns = tuple(one for one in stored.columns if one not in again.columns)
     keys = [one for one in (about.keys if about else ()) if one in stored.columns and one in again.columns]
@@ -102,16 +97,9 @@ def same_numbers(
         for place in np.flatnonzero(distance > tolerance).tolist():
             line = ", ".join(f"{key}={_word(old[key][place])}" for key in keys) or f"line {place + 1}"
             found.append(Difference(column, line, old[column][place], new[column][place], float(distance[place])))
-    return Held(
-        name,
-        both.height,
-        values,
-        furthest,
-        tuple(sorted(found, key=lambda one: -one.apart)),
-        lost=pairs[_AGAIN].null_count(),
-        gained=pairs[_STORED].null_count(),
-        columns_lost=lost_columns,
-    )
+    ordered = tuple(sorted(found, key=lambda one: -one.apart))
+    lost, gained = (pairs[side].null_count() for side in (_AGAIN, _STORED))
+    return Held(name, both.height, values, furthest, ordered, lost, gained, lost_columns)
 
 
 def same_arrays(
@@ -158,9 +146,7 @@ def _distances(old: pl.Series, new: pl.Series, *, bounded: bool) -> npt.NDArray[
 
 def _of_masks(old: pl.DataFrame, new: pl.DataFrame, column: str, keys: Sequence[str]) -> npt.NDArray[np.float64]:
     """|new - old| as a share of all that the mask has, lines that agree in the keys being one mask's.
-
-    Scores differ by rounding from machine to machine, and then rows at the cut change places.
-    """
+    Scores differ by rounding from machine to machine, and then rows at the cut change places."""
     masks = old.select(pl.col(column).sum().over(keys)).to_series()
     moved = (new[column] - old[column]).abs() / masks.clip(lower_bound=1)
     return moved.fill_null(math.inf).to_numpy().astype(np.float64)

@@ -18,7 +18,7 @@ from engine import Store, load_model
 from engine.run.audit_plan import default_preset, preset
 from engine.run.runner import Results
 from engine.selectors import get_selector
-from engine.studies.audit.domain_draws import draw_lines
+from engine.studies.audit.domain import draw_lines
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
 

@@ -17,7 +17,7 @@ from dashboard.state import shipped
 from engine.edits.contrasts import Contrast, refusal_mask
 from engine.edits.edit import edit_of
 from engine.edits.effect import total
-from engine.edits.from_files import edit_from_contrast
+from engine.edits.mask_files import edit_from_contrast
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
 from engine.studies.refusal import effect as measuring, recorded

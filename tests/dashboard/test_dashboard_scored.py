@@ -10,8 +10,7 @@ from scored_runs import SELECTORS, write_scored
 
 from dashboard.pages.rows import row_sets, scored
 from dashboard.pages.rows.row_sets import Kept
-from engine.edits.from_files import edit_from_mask
-from engine.edits.mask_files import mask_bytes
+from engine.edits.mask_files import edit_from_mask, mask_bytes
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
 

@@ -18,7 +18,7 @@ from dashboard.charts import depth_share
 from dashboard.chat import edits, effects, live, opening, own_prompts
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
-from engine.measures.prompt_likelihood import prompt_log_probabilities
+from engine.measures.fluency import prompt_log_probabilities
 from engine.models.loading import load_model
 from engine.records.errors import InputError
 from engine.studies.refusal import effect as measuring

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from engine.models import allocator
+from engine.models import memory
 
-needs_glibc = pytest.mark.skipif(allocator.glibc() is None, reason="another C library")
+needs_glibc = pytest.mark.skipif(memory.glibc() is None, reason="another C library")
 # Two blocks at a time, as a pass has several tensors; 48 MiB are above glibc's own largest limit.
 COUNTED = """
 import resource, sys
 import torch
-from engine.models.allocator import give_back_freed_memory, keep_freed_memory
+from engine.models.memory import give_back_freed_memory, keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -51,4 +51,4 @@ def test_freed_memory_is_used_again_and_can_be_given_back() -> None:
 
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_"])
 def test_a_variable_of_the_users_is_a_setting(name: str) -> None:
-    assert not allocator.keep_freed_memory({name: "1"})
+    assert not memory.keep_freed_memory({name: "1"})

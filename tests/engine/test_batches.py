@@ -23,14 +23,13 @@ from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions import calibrated
 from engine.interventions.kinds import INTERVENTIONS
 from engine.measures import condition, fluency, token_sums
-from engine.measures.condition import Similarities
+from engine.measures.condition import Similarities, block_states
 from engine.measures.divergence import Kl
 from engine.measures.fidelity import Fidelity
 from engine.measures.fluency import Asked, reply_log_probabilities
 from engine.measures.generation import generate_under
 from engine.measures.margin import margin_of_logits, margins, margins_under
 from engine.measures.nll import Nll, negative_log_likelihood
-from engine.measures.states import block_states
 from engine.models.loading import LoadedModel
 from engine.run import edited_passes
 from engine.run.edited_passes import measured

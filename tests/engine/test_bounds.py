@@ -204,7 +204,7 @@ import resource, sys
 from pathlib import Path
 import polars, pyarrow.parquet
 from dashboard.pages.runs.importing import import_zip
-from engine.data.kept_documents import kept_documents
+from engine.data.texts import kept_documents
 from engine.data.pairs import read_pairs
 from engine.data.prompt_sets import read_prompt_sets
 from engine.data.texts import read_text

@@ -20,7 +20,7 @@ from planted import BROWSER, HOST
 
 from engine.cli import main
 from engine.data.prompts import TEMPLATE_DATE, prompt_ids, template_variables
-from engine.edits.card_claims import caps, lowered
+from engine.edits.card import caps, lowered
 from engine.edits.effect import Change, Effect
 from engine.edits.mask_files import read_mask
 from engine.interventions.in_weights import zeroed

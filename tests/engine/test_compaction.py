@@ -12,7 +12,7 @@ from engine.interventions import compaction as compaction_module
 from engine.interventions.compaction import compacted, compacts, kept_neurons
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
-from engine.models.gated_mlps import gated_mlps
+from engine.models.links import gated_mlps
 from engine.models.loading import load_model
 
 WIDTH = 100  # neurons: several multiples of 16 and of 32, and none itself

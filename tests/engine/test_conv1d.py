@@ -20,9 +20,8 @@ from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import find_checkpoint
-from engine.models.left_alone import kept
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import row_index
+from engine.models.rows import kept, row_index
 from engine.selectors.run import compute_scores
 
 IDS = torch.randint(3, 200, (3, 11), generator=torch.Generator().manual_seed(0))

@@ -11,13 +11,11 @@ import torch
 from torch.nn import functional
 
 from engine.data.prompts import prompt_ids
-from engine.edits.edit import UNEDITED, edit_of
-from engine.edits.steering import Steering
+from engine.edits.edit import UNEDITED, Steering, edit_of
 from engine.interventions.apply import applied
 from engine.measures import predictions
-from engine.measures.condition import Similarities, principal_direction, similarity
+from engine.measures.condition import Similarities, block_states, principal_direction, similarity
 from engine.measures.divergence import Kl, token_kl
-from engine.measures.states import block_states
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store

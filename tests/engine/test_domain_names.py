@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from engine.data.pairs import domain_spellings, read_pairs
-from engine.data.system_prompts import wordings
+from engine.data.prompts import wordings
 from engine.records.domain_names import (
     domain_id,
     domain_ids,
@@ -21,8 +21,7 @@ from engine.records.domain_names import (
     without_markup,
 )
 from engine.records.errors import InputError
-from engine.records.markdown import as_text
-from engine.records.terminal import shown
+from engine.records.terminal import as_text, shown
 from engine.results.tables import checked, with_domain_names
 
 SHIPPED = ["hate", "crime", "adult", "medical", "legal", "unnamed", "hate_speech", "v1.2-x"]

@@ -10,14 +10,13 @@ import pytest
 import torch
 from tiny_models import load_tiny
 
-from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.edits.steering import Steering
+from engine.edits.edit import UNEDITED, Edit, Steering, edit_of
 from engine.interventions import earlier_blocks as earlier_module
 from engine.interventions.apply import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept
 from engine.measures.nll import Nll, window_nll
-from engine.models.columns import column_index
 from engine.models.rows import decoder_blocks
+from engine.models.units import column_index
 from engine.results.store import Store
 from engine.run import edited_passes
 from engine.run.cell import Cell

@@ -23,15 +23,13 @@ from engine.edits.edit import Edit, edit_of
 from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
-from engine.interventions.in_weights import zeroed
-from engine.interventions.saved_rows import SavedRows
+from engine.interventions.in_weights import SavedRows, zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.checkpoints import find_checkpoint
 from engine.models.experts import ExpertLinear
-from engine.models.left_alone import kept
 from engine.models.links import mlps, neuron_links
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import decoder_blocks, row_index
+from engine.models.rows import decoder_blocks, kept, row_index
 from engine.models.units import neurons
 from engine.selectors.run import compute_scores
 
@@ -272,10 +270,10 @@ def test_neurons_of_experts(mixtral: LoadedModel, tmp_path: Path) -> None:
 
 
 def test_rewrites_leave_experts_as_they_are_and_say_why(mixtral: LoadedModel) -> None:
-    links, (found, without) = neuron_links(mixtral.model, mixtral.rows), mlps(mixtral.model, mixtral.rows)
-    assert not links.links
+    (links, why), (found, without) = (of(mixtral.model, mixtral.rows) for of in (neuron_links, mlps))
+    assert not links
     assert not found
-    for told in (links.without, without):
+    for told in (why, without):
         assert told.startswith("10 of 10 MLPs: a routed expert's weights are slices of a tensor that all experts share")
 
 

@@ -26,7 +26,7 @@ from engine.models.gguf_header import read_header
 from engine.models.loading import load_model, load_rows
 from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
-from engine.models.tokenizers import PROBE
+from engine.models.sound import PROBE
 from engine.records.errors import InputError
 from engine.records.model_names import model_name
 

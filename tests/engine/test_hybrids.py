@@ -12,9 +12,8 @@ from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
-from engine.models.left_alone import kept
 from engine.models.loading import LoadedModel
-from engine.models.rows import decoder_blocks
+from engine.models.rows import decoder_blocks, kept
 from engine.selectors.run import compute_scores
 
 IDS = torch.randint(3, 200, (2, 9), generator=torch.Generator().manual_seed(0))

@@ -11,8 +11,7 @@ import torch
 from same_bits import assert_same_bits, bits
 
 import engine.interventions.in_weights as intervention
-from engine.interventions.in_weights import zeroed
-from engine.interventions.saved_rows import SavedRows
+from engine.interventions.in_weights import SavedRows, zeroed
 from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.rows import row_index
 

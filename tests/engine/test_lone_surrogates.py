@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine.cli import main
+from engine.data.corpora import CALIBRATION
 from engine.data.onsets import read_phrases
 from engine.data.pairs import read_pairs
 from engine.data.prompt_sets import read_prompt_sets
-from engine.data.splits import CALIBRATION
 from engine.data.texts import read_text
 from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError

@@ -22,7 +22,7 @@ from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm
 from engine.models import attnlrp
 from engine.models.attnlrp import attn_lrp, check_rules, model_family
 from engine.models.lrp_by_structure import Structure, structure
-from engine.models.norm_forms import NormForm, norm_form
+from engine.models.norms import NormForm, norm_form
 from engine.records.errors import InputError
 
 ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "rms_norm_eps": 1e-6}

@@ -16,7 +16,7 @@ from engine.models import attnlrp, lrp_conservation
 from engine.models.attnlrp import attn_lrp, check_rules
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.lrp_conservation import allowed, logits_of, missing_relevance, short_text
-from engine.models.norm_forms import NormForm
+from engine.models.norms import NormForm
 from engine.records.errors import InputError
 
 

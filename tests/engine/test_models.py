@@ -26,7 +26,7 @@ from engine.models.loading import (
     planned_placement,
     row_index,
 )
-from engine.models.numerics import numerics
+from engine.models.products import numerics
 
 # pragma: allowlist nextline secret: made up
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -21,8 +21,7 @@ from engine.measures.less_at_once import largest_batch
 from engine.measures.nll import Nll, negative_log_likelihood
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel, load_model
-from engine.records.errors import InputError
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory
 from engine.run.edited_passes import measured
 
 # As torch and the libraries behind it write them.

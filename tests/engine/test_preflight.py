@@ -22,7 +22,7 @@ from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
-from engine.studies.preflight import fitting as fitting_studies
+from engine.studies.conduct import fitting as fitting_studies
 from engine.studies.refusal.inputs import RefusalInputs
 
 SMALL = ["--samples", "3", "--max-length", "16"]

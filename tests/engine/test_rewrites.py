@@ -22,7 +22,7 @@ from engine.measures.logit_bits import Bits, LogitBits
 from engine.measures.nll import negative_log_likelihood
 from engine.models.links import value_links
 from engine.models.loading import LoadedModel
-from engine.models.norm_readers import norm_readers
+from engine.models.norms import norm_readers
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 
@@ -72,7 +72,7 @@ def test_rows_and_columns_are_scaled_as_a_loop_over_heads_says(family):
     """Grouped-query attention by hand: query head h reads key-value head h // groups."""
     config = getattr(family.model.config, "text_config", family.model.config)
     heads, groups, size = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-    (link, *_), rewrite = value_links(family.model, family.rows).links, make_rewrite("values", family, seed=1)
+    (link, *_), rewrite = value_links(family.model, family.rows)[0], make_rewrite("values", family, seed=1)
     exponents = rewrite.exponents[0]
     rows, reader = (family.model.get_submodule(path) for path in (link.rows, link.columns))
     v, o = rows.weight.clone(), reader.weight.clone()
@@ -108,7 +108,7 @@ def test_folding_whole_norm_weights_is_no_proof(family, tiny_windows):
     before = measured(family, tiny_windows)
     with rewritten(family, make_rewrite("norms-whole", family)) as inside:
         after = measured(inside, tiny_windows)
-        for one in norm_readers(family).norms:
+        for one in norm_readers(family)[0]:
             weight = family.model.get_submodule(one.norm).weight
             assert torch.equal(weight, torch.zeros_like(weight) if one.plus_one else torch.ones_like(weight))
     assert not after.same_function(before)

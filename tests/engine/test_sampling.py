@@ -19,8 +19,7 @@ from engine.measures.sampling import Sampling, drawn
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.run.cell import Cell
-from engine.stats.clustered import clustered_wilson
-from engine.stats.intervals import wilson
+from engine.stats.intervals import clustered_wilson, wilson
 
 PROMPTS: tuple[Prompt, ...] = (
     "No way.",

@@ -17,9 +17,8 @@ from tiny_models import tiny_model
 from torch import Tensor
 
 import engine.interventions.in_weights as in_weights
-import engine.interventions.saved_rows as module
-from engine.interventions.in_weights import zeroed
-from engine.interventions.saved_rows import RESERVE, SavedRows, kept_on_host, saved_rows
+import engine.interventions.in_weights as module
+from engine.interventions.in_weights import RESERVE, SavedRows, kept_on_host, saved_rows, zeroed
 from engine.models import memory
 from engine.models.loading import LoadedModel
 from engine.models.memory import Room

@@ -10,8 +10,7 @@ import pytest
 from dashboard.state.provenance import describe_run
 from engine.cli import main
 from engine.models.loading import LoadedModel
-from engine.records.manifest import read_manifest
-from engine.records.shortfalls import shortfalls
+from engine.records.manifest import read_manifest, shortfalls
 
 MANY = "99999"
 

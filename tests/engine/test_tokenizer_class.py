@@ -15,7 +15,7 @@ from transformers import AddedToken, PreTrainedTokenizerFast
 
 from engine.measures.generation import checked_prompt
 from engine.models.loading import load_model, load_sketch, load_tokenizer
-from engine.models.tokenizers import PROBE
+from engine.models.sound import PROBE
 from engine.records.errors import InputError
 
 DIGITS = Regex(r"\p{N}{1,3}|[^\p{N}]+")

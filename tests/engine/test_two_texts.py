@@ -8,8 +8,8 @@ import pytest
 
 from engine.records.errors import InputError
 from engine.stats.holm import LEVEL
+from engine.stats.permutation import compare_draws
 from engine.stats.similarity import jaccards
-from engine.stats.two_texts import compare_draws
 
 ROWS, RATE = 100, 0.3
 

@@ -32,8 +32,7 @@ from rich.table import Table
 
 import engine.interventions.in_weights as in_weights
 from engine.data.corpora import windows
-from engine.edits.edit import Edit, edit_of, first_of
-from engine.edits.steering import AnyEdit, Steering
+from engine.edits.edit import AnyEdit, Edit, Steering, edit_of, first_of
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs, mixable
 from engine.interventions.kinds import prepare

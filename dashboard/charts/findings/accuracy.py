@@ -17,8 +17,7 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = Thresholds().ra
     seeds, chance.
 
     Above chance: by more standard errors than the one-sided normal quantile at `LEVEL` over the selectors (Bonferroni).
-    Without chance levels, as published, the selector that keeps most of the unmasked model's accuracy.
-    """
+    Without chance levels, as published, the selector that keeps most of the unmasked model's accuracy."""
     counts = points.group_by("rate").len()
     shared = counts.filter(pl.col("len") == points["selector"].n_unique())["rate"].to_list()
     rate = words.nearest(shared or points["rate"].to_list(), wanted)

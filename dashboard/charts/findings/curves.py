@@ -22,8 +22,7 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
     of them destroy the model.
 
     shift: what the figure takes from every NLL: the unmasked model's where it divides by it, None where that is not
-    known and nothing is drawn.
-    """
+    known and nothing is drawn."""
     part = points.filter(pl.col("order") == order)
     if part.is_empty() or shift is None:
         return "Nothing is drawn"
@@ -116,10 +115,8 @@ def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:
 
 def over_models(panels: Sequence[pl.DataFrame], order: str, wanted: float = RATE) -> str:
     """In how many models a selector does the least harm (LeRF) or the most (MoRF), as measured; `series.points` each.
-
     Models with two selectors or more at the rate nearest to `wanted` that are not all destroyed there count, and of
-    these such as have the leaders. Destroyed models are level with each other.
-    """
+    these such as have the leaders. Destroyed models are level with each other."""
     rates = [rate for points in panels for rate in points.filter(pl.col("order") == order)["rate"].to_list()]
     rate = words.nearest(rates, wanted)
     leaders: Counter[str] = Counter()

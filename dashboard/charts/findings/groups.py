@@ -38,17 +38,14 @@ def limit(count: int) -> float:
     normal quantile at `LEVEL` over the number of pairs.
 
     The errors of two values are taken as independent. Of masks on the same windows they are alike, so that less is
-    called a difference than paired errors would; those are in the table `differences`.
-    """
+    called a difference than paired errors would; those are in the table `differences`."""
     pairs = max(1, math.comb(count, 2))
     return NormalDist().inv_cdf(1 - LEVEL / (2 * pairs))
 
 
 def split(values: Sequence[Value]) -> Groups:
     """At the widest gap between neighbours that every pair across it is beyond its errors at; finite values only.
-
-    Without errors, at the widest gap as it was measured; values that are all alike are one group.
-    """
+    Without errors, at the widest gap as it was measured; values that are all alike are one group."""
     ordered = sorted(values, key=lambda value: value.value)
     errors = known(ordered)
     far = limit(len(ordered))

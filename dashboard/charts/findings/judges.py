@@ -16,8 +16,7 @@ def rates(frame: pl.DataFrame) -> str:
 
     frame: columns source, judge, measure, value, low, high. Where replies have human labels: whose F1 over all of them
     is highest. Else, of several judges: who calls most replies refusals; of one: of which source. Where the intervals
-    of the highest and the lowest overlap, the sentence says that instead.
-    """
+    of the highest and the lowest overlap, the sentence says that instead."""
     frame = frame.drop_nulls("value")
     labelled = frame.filter(pl.col("measure") == F1, pl.col("source") == ALL)
     refused = frame.filter(pl.col("measure") == REFUSED)

@@ -17,10 +17,8 @@ NO_DIFFERENCE = "no difference beyond the errors"
 
 def grid(drawn: pl.DataFrame, kept: pl.DataFrame, *, searched: bool) -> str:
     """The edit to open first, the operating point that refuses most: rates before and after on the same prompts.
-
     drawn: `refusal_values.cells` that are shown; kept: with the unedited model's. searched: on the prompts that points
-    were chosen on.
-    """
+    were chosen on."""
     prompts = "calibration risk prompts" if searched else "risk prompts"
     best = drawn.row(by_predicate=pl.col("id") == first_choice(drawn), named=True)
     before = unedited(kept, best["selector"], best["domain"])
@@ -42,8 +40,7 @@ def installed(points: pl.DataFrame, kind: str) -> str:
     """The selector whose edits refuse most risk prompts, in the mean of the domains: before, after, and under random
     rows of the same layers.
 
-    points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`.
-    """
+    points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`."""
     own = points.filter(selector=strongest_first(points)[0])
     held_out = "held-out " if "heldout" in own.columns and own["heldout"].all() else ""
     prompts = f"{held_out}{'risk' if kind == 'malign' else 'harmless'} prompts".capitalize()

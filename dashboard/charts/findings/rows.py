@@ -57,10 +57,8 @@ def _where(row: Mapping[str, str]) -> str:
 
 def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     """The layers at the ends of a map. layers: one per line, with `value`.
-
     kind: `score` (mean score of its rows), `share` (of its rows that a mask takes, `name` being the mask) or
-    `difference` (mean percentile under `name` minus that under `other`, in points, whose mean over all rows is 0).
-    """
+    `difference` (mean percentile under `name` minus that under `other`, in points, whose mean over all rows is 0)."""
     known = layers.filter(pl.col("value").is_finite()).sort("value", maintain_order=True)
     if known.is_empty():
         return f"{name}: no value is finite"

@@ -12,9 +12,7 @@ NONE = "No score is shown to be right at both ends (faithful)"
 
 def answer(verdicts: pl.DataFrame) -> str:
     """The selectors that are faithful, then those that are sufficient; baselines of random rows are no answer.
-
-    verdicts: of one model, in today's words.
-    """
+    verdicts: of one model, in today's words."""
     judged = verdicts.filter(pl.col("selector") != BASELINE)
     faithful, sufficient = (_names(judged.filter(validity=word)) for word in ("faithful", "sufficient"))
     verb = "is" if len(faithful) == 1 else "are"

@@ -28,8 +28,7 @@ def headed(
     """Puts a finding in the place of the title and how to read the figure below it; both are broken into lines that
     fit on a phone, and the figure grows by what they need, so that its plot stays as large. In place.
 
-    below: None keeps the line that is there. title_letters, below_letters: of a line at most.
-    """
+    below: None keeps the line that is there. title_letters, below_letters: of a line at most."""
     layout = figure.layout
     before = layout.title.text or ""
     if below is None:

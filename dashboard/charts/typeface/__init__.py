@@ -1,8 +1,7 @@
 """Our typeface, Inter (SIL Open Font License 1.1, `OFL.txt`): a file per weight, of the letters that the software uses.
 
 What other letters a model writes are drawn in typefaces of the reader's machine. The files are Inter 3.19, cut to
-Latin, Greek, arrows, signs of mathematics and raised numbers with fontTools' `pyftsubset`.
-"""
+Latin, Greek, arrows, signs of mathematics and raised numbers with fontTools' `pyftsubset`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Which answer of a lesson the measured numbers settle, and why.
 
-No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows.
-"""
+No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows."""
 
 from __future__ import annotations
 
@@ -89,9 +88,7 @@ def settle_orders(points: pl.DataFrame, selector: str, unmasked_nll: float) -> S
 
 def stability_and_gap(stability: pl.DataFrame, gap: pl.DataFrame) -> pl.DataFrame:
     """One row per selector: spearman (smallest calibration size against the reference), log_gap (mean of its seeds).
-
-    The gap is that at the rate nearest to 30%. Columns selector, size, spearman, rate, log_gap.
-    """
+    The gap is that at the rate nearest to 30%. Columns selector, size, spearman, rate, log_gap."""
     smallest = stability.filter(pl.col("size") < pl.col("reference_size"))
     smallest = smallest.filter(pl.col("size") == pl.col("size").min().over("selector"))
     stable = smallest.group_by("selector", maintain_order=True).agg(pl.col("size").first(), pl.col("spearman").mean())

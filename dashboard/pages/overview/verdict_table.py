@@ -33,9 +33,7 @@ _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a li
 
 def show(picked: sources.Source, *, sentence: bool) -> None:
     """The answer in one sentence, and the verdicts behind it; without verdicts, what is known of them.
-
-    sentence: False where a figure says it. Errors: InputError where a table cannot be read.
-    """
+    sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
         said = [] if verdicts is None else [trust.answer(verdicts)]

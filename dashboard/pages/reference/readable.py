@@ -20,10 +20,8 @@ _SELECTORS = ("selector", "selector_a", "selector_b", "control")
 
 def to_read(name: str) -> Sortable:
     """The table with one column per selector where each of its rows is one printed number, else with all its rows.
-
     Cells read as printed and sort as numbers. What is the same in every row is left out; nothing else is: the table
-    as it is stored has all columns.
-    """
+    as it is stored has all columns."""
     stored = load_table(name)
     keys = [one for one in stored.columns if one not in _ABOUT]
     if not {"printed", "half_unit"} <= set(stored.columns):

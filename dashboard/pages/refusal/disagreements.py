@@ -92,9 +92,7 @@ def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame
 
 def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.DataFrame:
     """The disagreements of one source (or all), of one side, and of one kind of label.
-
-    who: ANY, or the side that alone sees a refusal. people: one of PEOPLE_SAY.
-    """
+    who: ANY, or the side that alone sees a refusal. people: one of PEOPLE_SAY."""
     if source != judged.ALL:
         table = table.filter(pl.col("source") == source)
     if who != ANY:

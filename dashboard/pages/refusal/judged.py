@@ -140,8 +140,7 @@ def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and with
     REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
     count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE
-    too.
-    """
+    too."""
     verdicts = judged.verdicts
     if half != BOTH:
         verdicts = of_half(verdicts, half)
@@ -188,9 +187,7 @@ def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
 
 def agreement(two: pl.DataFrame) -> pl.DataFrame:
     """Agreement of a `pair` in all and per source.
-
-    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal).
-    """
+    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal)."""
     lines = []
     for source in (ALL, *two["source"].unique(maintain_order=True)):
         part = two if source == ALL else two.filter(source=source)

@@ -34,8 +34,7 @@ def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
     table: `refusal_replies` of one model. Columns domain, lambda, k, prompts, kind, prompt, and reply, refused, judge,
     finished, judged of either side with `_before` and `_after`; finished and judged are null where the table does not
     have them. The unedited replies are those of the same domain, of a set that is no domain's those without one; a
-    prompt without them is left out.
-    """
+    prompt without them is left out."""
     for name in (FINISHED, JUDGED):
         if name not in table.columns:
             table = table.with_columns(pl.lit(None, pl.Boolean).alias(name))

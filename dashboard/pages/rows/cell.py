@@ -37,9 +37,7 @@ def ticked_text() -> str:
 
 def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -> None:
     """The table of one page of the cell's rows: checkboxes tick them.
-
-    mask: that of the map, which its rows are marked by; None where the map shows none.
-    """
+    mask: that of the map, which its rows are marked by; None where the map shows none."""
     frame = scored.cell_rows(found, block, projection)
     layout.section(f"Rows of block {block}, {layout.plain(projection)}")
     if frame.is_empty():

@@ -12,13 +12,7 @@ import streamlit as st
 from dashboard.charts import formats, palette, rows
 from dashboard.charts.findings import rows as findings
 from dashboard.chat import edits, handed
-from dashboard.pages.rows import (
-    brush as rows_brush,
-    cell as rows_cell,
-    mask as rows_mask,
-    row_sets,
-    scored,
-)
+from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, mask as rows_mask, row_sets, scored
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools

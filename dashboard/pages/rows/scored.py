@@ -27,9 +27,7 @@ SCORES = "scores.safetensors"
 @dataclass(frozen=True)
 class Scored:
     """A folder with `scores.safetensors`. model: its entry in the manifest. rows: the row index.
-
-    load_from: id or folder of the model whose rows these are.
-    """
+    load_from: id or folder of the model whose rows these are."""
 
     folder: Path
     model: dict[str, Any]
@@ -154,9 +152,7 @@ def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.Da
 
 def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
     """Mean percentile under `selector` minus that under `other`, in points from -100 to 100.
-
-    Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows).
-    """
+    Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows)."""
     difference = scored.percentiles(selector) - scored.percentiles(other)
     apart = scored.matrices.means(np.abs(difference))
     return _cells(scored, difference).with_columns(apart=pl.Series(apart))
@@ -168,9 +164,7 @@ def _cells(scored: Scored, values: npt.NDArray[np.floating]) -> pl.DataFrame:
 
 def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
     """Rows of one cell: row_id, row, then per selector `NAME score`, `NAME rank`, `NAME percentile`.
-
-    Rank 0 and percentile 0 are the least important row of the model.
-    """
+    Rank 0 and percentile 0 are the least important row of the model."""
     cells = scored.matrices.frame.with_row_index("place").filter(block=block, projection=projection)
     ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
     return (

@@ -105,8 +105,7 @@ def delete(folder: Path, top: Path) -> list[str]:
     that are results by their content. Returns what was left in place.
 
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
-    folder that is not inside `top` (links are followed first) or holds no manifest of ours.
-    """
+    folder that is not inside `top` (links are followed first) or holds no manifest of ours."""
     access.need("deleting runs")
     real, inside = folder.resolve(), top.resolve()
     if folder.is_symlink() or inside not in real.parents:

@@ -1,8 +1,7 @@
 """A run made elsewhere, brought into the results folder: a folder of this machine or a zip file.
 
 Nothing is trusted: names are plain, kinds are those that commands write, every checksum must fit, sizes are
-limited, and the run appears under its name only when all of it is there. Nothing is unpickled or run.
-"""
+limited, and the run appears under its name only when all of it is there. Nothing is unpickled or run."""
 
 from __future__ import annotations
 
@@ -35,10 +34,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 def import_folder(source: Path, top: Path, name: str) -> Path:
     """Copy the run in `source` to `top / name`; returns the new folder.
-
     Only what its manifest lists is copied, and the copies are checked, not the originals. `InputError` where
-    a file is missing, changed or of another kind, and where the name is taken.
-    """
+    a file is missing, changed or of another kind, and where the name is taken."""
     if not source.is_dir():
         raise InputError(f"there is no folder {source}; give the folder that a command wrote with --out")
     with _new_run(top, name) as new:
@@ -56,10 +53,8 @@ def import_folder(source: Path, top: Path, name: str) -> Path:
 
 def import_zip(stream: BinaryIO, top: Path, name: str) -> Path:
     """Unpack a zip of one results folder to `top / name`; returns the new folder.
-
     Only the manifest and the files that it lists are unpacked, wherever in the zip they lie. `InputError` for
-    links, missing files, other kinds, too many or too large ones, wrong checksums, and a name that is taken.
-    """
+    links, missing files, other kinds, too many or too large ones, wrong checksums, and a name that is taken."""
     with _new_run(top, name) as new:
         try:
             with zipfile.ZipFile(cast("BinaryIO", bounds.ShortReads(stream))) as archive:

@@ -46,9 +46,7 @@ _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
 
 def form(top: Path, found: Sequence[runs.Run]) -> None:
     """What to run, what it takes, and the button. The command that it stands for is shown, to be typed elsewhere.
-
-    found: the runs of the folder, whose models are offered.
-    """
+    found: the runs of the folder, whose models are offered."""
     with st.container(border=True):
         first, second = st.columns(2)
         with first:

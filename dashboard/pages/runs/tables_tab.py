@@ -31,9 +31,7 @@ def title(stem: str) -> str:
 
 def form(found: Sequence[Run]) -> tuple[pl.DataFrame, str, list[str]]:
     """The choice and the table. returns its values, a name for their file, and where they come from.
-
-    Errors: InputError for a folder without tables, and for a table that cannot be read.
-    """
+    Errors: InputError for a folder without tables, and for a table that cannot be read."""
     offered = folders(found)
     left, right = st.columns(2)
     name = selection.choose("Tables of", list(offered), "tables_of", place=left)

@@ -53,10 +53,7 @@ def controls(destinations: Mapping[str, Sequence[Page]], current: Page) -> None:
 def beside(pages: Sequence[Page], current: Page) -> dict[str, Page | None]:
     """The pages before and after one, as the sidebar and the tabs have them."""
     here = next(place for place, page in enumerate(pages) if page.url_path == current.url_path)
-    return {
-        "back": pages[here - 1] if here else None,
-        "next": pages[here + 1] if here + 1 < len(pages) else None,
-    }
+    return {"back": pages[here - 1] if here else None, "next": pages[here + 1] if here + 1 < len(pages) else None}
 
 
 def _leave() -> None:

@@ -65,19 +65,17 @@ def run(args: argparse.Namespace) -> None:
     effect = edit_options.effect_of(args, loaded, edit, judge, text_first=True)
     effect.check_shown(edit, loaded.weights_hash)
     if effect.broken:
-        common.err.print(f"BROKEN: {effect.on_text()}", markup=False)
+        common.err.print(f"BROKEN: {effect.on_text()}")
     interactive = sys.stdin.isatty() and not args.json
     if not args.json:
-        common.err.print(
-            f"{loaded.name}: {edit.size:,} of {loaded.rows.n_rows:,} rows removed in `after`", markup=False
-        )
+        common.err.print(f"{loaded.name}: {edit.size:,} of {loaded.rows.n_rows:,} rows removed in `after`")
     for prompt in _prompts(interactive):
         try:
             _exchange(loaded, edit, prompt, judge, args)
         except InputError as error:
             if not interactive:
                 raise
-            common.err.print(str(error), markup=False)
+            common.err.print(str(error))
         except KeyboardInterrupt:
             if not interactive:
                 raise
@@ -149,20 +147,8 @@ def _facts(answer: Outcome[str]) -> str:
 
 
 def _record(prompt: str, judge: Judge, answers: list[Outcome[str]]) -> dict[str, Any]:
-    sides = {
-        answer.side: {
-            "reply": answer.text,
-            "finished": answer.finished,
-            "tokens": answer.tokens,
-            "refusal": answer.refusal,
-            "judged": answer.judged,
-            "reason": answer.reason,
-            "margin": answer.margin,
-            "margin_note": answer.margin_note,
-            "elapsed_s": answer.elapsed_s,
-        }
-        for answer in answers
-    }
+    names = ("finished", "tokens", "refusal", "judged", "reason", "margin", "margin_note", "elapsed_s")
+    sides = {one.side: {"reply": one.text, **{name: getattr(one, name) for name in names}} for one in answers}
     both = {side: sides[side] for side in ("before", "after")}
     return {"prompt": prompt, "judge": judge.id, "judge_version": judge.version, **both}
 

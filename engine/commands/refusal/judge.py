@@ -127,17 +127,17 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
     for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
         if count := unjudged(rows):
             text = f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}"
-            common.out.print(text, markup=False, soft_wrap=True)
+            common.out.print(text)
     of_one = results["verdicts"].filter(judge=results["verdicts"]["judge"][0])
     for (source,), of_source in of_one.group_by("source", maintain_order=True):
         rows = of_source.drop_nulls("reply")
         if missing := len(of_source) - len(rows):
             text = f"{source}: {missing:,} of {len(of_source):,} lines have no reply and are in no rate"
-            common.out.print(text, markup=False, soft_wrap=True)
+            common.out.print(text)
         if found := cut_off(rows):
             unknown = f"; of {len(rows) - found[1]:,} more it is not known" if found[1] < len(rows) else ""
             text = f"{source}: {found[0]:,} of {found[1]:,} replies were cut off{unknown}"
-            common.out.print(text, markup=False, soft_wrap=True)
+            common.out.print(text)
     if len(results["judge_quality"]):
         columns = ("judge", "prompts", "source", "replies", "refusals", "precision", "recall", "F1")
         lines = (_quality(line) for line in results["judge_quality"].iter_rows(named=True))
@@ -147,14 +147,13 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
         common.out.print(
             f"{line['judge_a']} and {line['judge_b']}: equal on {line['agreement']:.1%} of {line['replies']:,} replies "
             f"({line['agreement_low']:.1%} – {line['agreement_high']:.1%}), Cohen's kappa {kappa}, "
-            f"{line['disagreements']:,} disagreements",
-            markup=False,
+            f"{line['disagreements']:,} disagreements"
         )
     differing = results["disagreements"]
     for line in differing.head(SHOWN_DISAGREEMENTS).iter_rows(named=True):
         said = line["judge_a"] if line["refusal_a"] else line["judge_b"]
         reply = " ".join(line["reply"].split())[:SHOWN_CHARACTERS]
-        common.out.print(f"  {line['source']} {line['line']}: only {said} sees a refusal: {reply}", markup=False)
+        common.out.print(f"  {line['source']} {line['line']}: only {said} sees a refusal: {reply}")
     if len(differing) > SHOWN_DISAGREEMENTS:
         common.out.print(f"  … and {len(differing) - SHOWN_DISAGREEMENTS:,} more; --out keeps all of them")
 

@@ -1,7 +1,4 @@
-"""What the stages of a refusal experiment share: their options, and the run that these describe.
-
-Every stage takes the options of what it reads, and finds what earlier ones measured in the store.
-"""
+"""What the stages of a refusal experiment share: their options, and the run that these describe."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ def add_options(
     more: Collection[str] = (),
 ) -> None:
     """The options of these fields of the plan, () for all, and what the command does. domains: their default.
-    measures: False for a stage without edits to measure, of which there are no shares. more: groups that only
-    `--help-all` tells of.
-    """
+    measures: False for a stage without edits to measure. more: groups that only `--help-all` tells of."""
     common.add_model(parser)
     whole = plan_type(REFUSAL)
     cases = {"": whole(domains=domains), "shipped model": replace(whole_plan(demo_plan(), REFUSAL), domains=domains)}
@@ -58,12 +53,9 @@ def experiment(
     args: argparse.Namespace, names: Sequence[str], judge: Judge | None = None, *, quiet: bool = False
 ) -> Iterator[tuple[RefusalInputs, Path, Runner]]:
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
-
     names: the stages. judge: the plan's own, where it is open already. quiet: the command says itself what is to
-    compute. What can be told from configuration, tokenizer and files is told before any
-    weight is fetched; selectors of the default that this model does not allow are left out and told.
-    """
-    from engine.studies.preflight import fitting
+    compute. What can be told without weights is told before any is fetched."""
+    from engine.studies.conduct import fitting
     from engine.studies.refusal.inputs import RefusalInputs
 
     plan = plan_of(args)
@@ -94,11 +86,10 @@ def say_unjudged(results: Results) -> None:
         some = "at least " if None in thinking else ""
         common.err.print(
             f"{some}{sum(filter(None, thinking)):,} of {replies:,} replies never came out of their thinking part: they "
-            "count as unfinished, and as not refused; --reply-tokens allows longer ones",
-            markup=False,
+            "count as unfinished, and as not refused; --reply-tokens allows longer ones"
         )
     if unjudged:
-        common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}", markup=False)
+        common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}")
 
 
 def plan_of(args: argparse.Namespace) -> RefusalPlan:
@@ -118,12 +109,12 @@ def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
 
     masks = list(kept_masks(folder, table).values())
     if not masks:
-        common.out.print(f"written to {folder}; no cell is within the limits, so there is no mask", markup=False)
+        common.out.print(f"written to {folder}; no cell is within the limits, so there is no mask")
         return
-    common.out.print(f"written to {folder}, with the mask of each point ({masks[0].name}, …); next:", markup=False)
+    common.out.print(f"written to {folder}, with the mask of each point ({masks[0].name}, …); next:")
     shown = min(masks, key=lambda path: (read_spec(path)["rescue"], read_spec(path)["selector"] == "random"))
     for words in next_commands(args, shown):
-        common.out.print(f"  {shlex.join(words)}", markup=False)
+        common.out.print(f"  {shlex.join(words)}")
 
 
 def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
             if not args.json:
                 line = (study or STAGES.get(name).make(refusal)).line(refusal, tables)
-                common.err.print(f"{name}: {line}; {seconds:.0f} s", markup=False, soft_wrap=True)
+                common.err.print(f"{name}: {line}; {seconds:.0f} s", soft_wrap=True)
             if name == "calibrate" and (not args.json or args.progress_file):
                 _announce(refusal, runner.shared, quiet=args.json)
 
@@ -91,11 +91,11 @@ def run(args: argparse.Namespace) -> None:
     common.print_table(title, columns, map(_cells, rows), texts=2)
     for row in rows:
         if note := _notes(row):
-            common.out.print(f"{row['selector']} {row['domain']}: {note}", markup=False, soft_wrap=True)
+            common.out.print(f"{row['selector']} {row['domain']}: {note}")
     options.say_masks(args, folder, POINTS)
     if composed:
         options.say_masks(args, folder, "composed")
-    common.out.print(f"  {options.dashboard_command(args, folder)}", markup=False)
+    common.out.print(f"  {options.dashboard_command(args, folder)}")
 
 
 def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> None:
@@ -104,8 +104,8 @@ def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> No
 
     swept, points = at_pace(STAGES.get("control").make(refusal), refusal, runner)
     if not quiet:
-        common.err.print(f"sweep: at most {swept}", markup=False, soft_wrap=True)
-        common.err.print(f"control and evaluate: at most {points}", markup=False, soft_wrap=True)
+        common.err.print(f"sweep: at most {swept}", soft_wrap=True)
+        common.err.print(f"control and evaluate: at most {points}", soft_wrap=True)
     runner.bar_over(swept.known + swept.to_compute + points.to_compute)
 
 

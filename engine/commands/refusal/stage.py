@@ -40,7 +40,7 @@ def conduct_stage(
     def begun(study: Study[Any]) -> None:
         text = study.announcement(run)
         if text and not args.json:
-            common.err.print(text, markup=False, soft_wrap=True)
+            common.err.print(text, soft_wrap=True)
 
     def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
         outcome.append((study or info.make(run), tables))
@@ -56,4 +56,4 @@ def conduct_stage(
     if study.masks_of in tables:
         options.say_masks(args, folder, study.masks_of)
     elif tables:
-        common.out.print(f"written to {folder}", markup=False)
+        common.out.print(f"written to {folder}")

@@ -34,8 +34,7 @@ class Agreement(Study[AuditInputs]):
 
     A mask is the selector's global LeRF mask at a rate; per sublayer its rows there are compared. Beside
     each Jaccard stands its mean for random masks that take as many rows there. A seeded selector counts by
-    the mean over its seeds. Null: no row of the sublayer is in either mask, or a score is constant.
-    """
+    the mean over its seeds. Null: no row of the sublayer is in either mask, or a score is constant."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         return ()
@@ -76,9 +75,7 @@ def pairwise(
     report: Callable[[int], None] = lambda _: None,
 ) -> Pairwise:
     """All pairs at once: every ranking is sorted once, for its masks and its ranks, the rest is matrix products.
-
-    sublayers: name -> [N], which rows it has. Memory: R * N * (4 + number of rates) bytes besides the scores.
-    """
+    sublayers: name -> [N], which rows it has. Memory: R * N * (4 + number of rates) bytes besides the scores."""
     n_rows = rankings[0].scores.size
     ranks = np.empty((len(rankings), n_rows), dtype=np.float32)
     members = {rate: np.zeros((len(rankings), n_rows), dtype=np.bool_) for rate in rates}

@@ -21,11 +21,7 @@ from engine.studies.verdict.removal_budgets import limit_words, removal_budgets
 
 
 @register_study(
-    "budget",
-    of=AUDIT,
-    plan=BudgetPlan,
-    tables=("budget",),
-    title="How many rows can go before perplexity doubles?",
+    "budget", of=AUDIT, plan=BudgetPlan, tables=("budget",), title="How many rows can go before perplexity doubles?"
 )
 class BudgetSearch(Study[AuditInputs]):
     """`budget`, one line per ranking and order: the largest share of rows whose removal, and that of every smaller
@@ -34,8 +30,7 @@ class BudgetSearch(Study[AuditInputs]):
     Rising rates (`budget_rates`) until the first that exceeds the limit, then bisection on exact masks in the logarithm
     of the rows until the bracket is narrower than `budget_resolution` of the budget, so some eight cells per ranking
     and order. A curve that returns below the limit later counts by its first crossing among what was measured. The
-    interval is over blocks of evaluation text (`engine.stats.removal_budget`). Beyond the paper.
-    """
+    interval is over blocks of evaluation text (`engine.stats.removal_budget`). Beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense

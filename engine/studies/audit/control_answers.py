@@ -29,8 +29,7 @@ class ControlAnswer(NamedTuple):
 
     at_rate: the same question against consensus2 with as many rows as the rate says (the paper's comparison),
     None where that is the same thing. survives: whether `better` at the rate is still `better` at equal
-    size, None where it is not `better` to begin with.
-    """
+    size, None where it is not `better` to begin with."""
 
     control: str
     order: str
@@ -53,8 +52,7 @@ def control_answers(
     controls of the same order and rate. Several seeds count by their mean difference. Errors are those of
     `engine.stats.uncertainty`: blocks of windows (in tables of earlier versions windows as if they were independent),
     seeds and, at the rate's full size and with the table `draw_sweep`, the calibration text. Where both models are
-    destroyed (`saturated` in every line) nothing is tested.
-    """
+    destroyed (`saturated` in every line) nothing is tested."""
     same_size: dict[Key, pl.DataFrame] = {}
     full_size: dict[Key, pl.DataFrame] = {}
     is_same = pl.col("rows_removed") == pl.col("reference_rows")

@@ -46,15 +46,13 @@ class Measured(NamedTuple):
 class Controls(Study[AuditInputs]):
     """`controls`, one line per mask, and `control_differences`, every control against consensus2.
 
-    Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows
-    a reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation
-    windows. `reference_rows` says how many rows consensus2 removed: as many as the control, and for
-    intersection and vetoes also as many as the rate says, which is how the paper compares them. z is
-    null where there is no standard error; saturated where both are destroyed. `engine.studies.audit.control_answers`
-    puts it in words.
+    Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows a
+    reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation windows.
+    `reference_rows`: rows that consensus2 removed: as many as the control, and for intersection and vetoes also as many
+    as the rate says, as the paper compares them. z is null without a standard error; saturated where both are
+    destroyed.
 
-    Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
-    """
+    Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -65,18 +63,11 @@ class Controls(Study[AuditInputs]):
         yield from (audit.nll(audit.edit(mask.rows)) for mask in _masks(audit))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        measured = [
-            Measured(
-                one.control,
-                one.order,
-                one.rate,
-                one.seed,
-                one.rows.size,
-                one.size_matched_to,
-                results[audit.nll(audit.edit(one.rows))],
-            )
-            for one in _masks(audit)
-        ]
+        measured = []
+        for one in _masks(audit):
+            nll = results[audit.nll(audit.edit(one.rows))]
+            place = (one.control, one.order, one.rate, one.seed)
+            measured.append(Measured(*place, one.rows.size, one.size_matched_to, nll))
         return {
             "controls": controls_table(audit.loaded.id, measured),
             "control_differences": differences_table(audit.loaded.id, measured, audit.saturated_above(results)),
@@ -102,9 +93,7 @@ def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
 
 def differences_table(model: str, measured: Sequence[Measured], limit: float) -> pl.DataFrame:
     """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows.
-
-    limit: NLL above which a model is destroyed.
-    """
+    limit: NLL above which a model is destroyed."""
     consensus = {(one.order, one.rate, one.size_matched_to): one for one in measured if one.control == REFERENCE}
     lines = []
     for one in measured:

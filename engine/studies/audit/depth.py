@@ -34,8 +34,7 @@ class Depth(Study[AuditInputs]):
     `depth` holds three levels: per projection; per sublayer (projection null); per block (sublayer null too).
     relative_score = mean score / the largest mean of the same level and selector (the paper's profile is
     that of the blocks), null where that is not positive.
-    `mask_depth` is per projection; removed is a mean over seeds for a seeded selector, as are its scores.
-    """
+    `mask_depth` is per projection; removed is a mean over seeds for a seeded selector, as are its scores."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         return ()
@@ -60,9 +59,7 @@ class Depth(Study[AuditInputs]):
 
 def depth_profile(sums: npt.NDArray[np.float64], rows: RowIndex) -> Iterator[tuple[Place, float, float | None]]:
     """Mean score of every part at each level, and that divided by the level's largest. Every row counts once.
-
-    sums: `layer_sums`, [layers]
-    """
+    sums: `layer_sums`, [layers]"""
     for level in _levels(rows):
         means = {
             place: float(sums[[layer.index for layer in layers]].sum() / sum(layer.rows for layer in layers))

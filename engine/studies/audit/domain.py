@@ -1,12 +1,16 @@
 """Does a selector calibrated on other text remove other rows, and does that cost more?"""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
 from engine.edits.edit import UNEDITED
+from engine.edits.masks import removed_rows
 from engine.edits.ranked_edits import Ranking
 from engine.records.errors import InputError
 from engine.results.tables import frame
@@ -16,11 +20,12 @@ from engine.run.plan_text import calibration_text
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.blocks import block_error
+from engine.stats.holm import LEVEL
 from engine.stats.paired import defined
-from engine.stats.similarity import jaccard, spearman
+from engine.stats.permutation import compare_draws
+from engine.stats.similarity import average_ranks, jaccard, jaccards, rank_correlations, spearman
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.domain_draws import Line, draw_lines
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -34,6 +39,9 @@ class _Both(NamedTuple):
     rankings: tuple[Ranking, Ranking]
 
 
+Line = tuple[object, ...]
+
+
 @register_study(
     "domain",
     of=AUDIT,
@@ -45,17 +53,14 @@ class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 
     Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
-    plan's evaluation text, so that the two masks are compared on the same windows (the paper, appendix D, does so
-    too); saturated: both destroy the model (`engine.stats.saturation`). `domain_evaluation` has the same masks on
-    the evaluation text of both corpora; without the second where that has no evaluation text that can be read.
-    dense_nll: the unmasked model on the same text. A seeded selector counts by its first seed.
+    plan's evaluation text (the paper, appendix D); saturated: both destroy the model (`engine.stats.saturation`).
+    `domain_evaluation` has the same masks on the evaluation text of both corpora. dense_nll: the unmasked model on the
+    same text. A seeded selector counts by its first seed.
 
-    Two draws of one text do not give the same mask either. `domain_draws` has the overlap of disjoint draws within each
-    text and between the two, all of one size, and whether the text can be told apart from the draw
-    (`engine.stats.two_texts`); no line where the texts are too short or the plan wants no draws. Beyond the paper.
+    `domain_draws` has the overlap of disjoint draws within each text and between the two, all of one size, and whether
+    the text can be told apart from the draw (`engine.stats.permutation`). Beyond the paper.
 
-    Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
-    """
+    Errors: InputError where both corpora are the same or the second one's calibration text cannot be read."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -162,3 +167,67 @@ def _texts(audit: AuditInputs) -> list[Windows]:
         return [audit.evaluation, audit.evaluation_of(corpus, corpus)]
     except InputError:  # a short file, a split out of reach: the comparison on the plan's text stands without it
         return [audit.evaluation]
+
+
+def text_draws(audit: AuditInputs) -> tuple[list[Windows], list[Windows]] | None:
+    """`domain_draws` disjoint, consecutive draws of the plan's calibration text, and as many of the domain corpus: each
+    as many windows as the plan calibrates on, or what the shorter text has for each. None where it has not one
+    window."""
+    plan, scoring = audit.plan, audit.plan.scoring
+    count = plan.domain_draws
+    read = [
+        calibration_text(audit.loaded, scoring, corpus=corpus, samples=count * scoring.samples)
+        for corpus in (scoring.corpus, plan.domain_corpus)
+    ]
+    size = min(len(text.sample_ids) for text in read) // count
+    if not size:
+        return None
+    first, second = ([text.part(number * size, size) for number in range(count)] for text in read)
+    return first, second
+
+
+def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, str]) -> Iterator[Line]:
+    """Lines of `domain_draws`, a selector and a rate each. A seeded selector counts by its first seed. All draws are
+    scored by shared passes first, then read selector by selector from the store: no more than one's scores are in
+    memory."""
+    found = text_draws(audit) if selectors and audit.plan.domain_draws else None
+    if found is None:
+        return
+    draws, rates = [*found[0], *found[1]], audit.plan.domain_rates
+    for draw in draws:
+        _scores(audit, selectors, draw)
+    places, rho, overlaps = [], [], []
+    for selector in selectors:
+        scores = [_scores(audit, (selector,), draw)[selector] for draw in draws]
+        correlations = rank_correlations(np.stack([average_ranks(one) for one in scores]))
+        for rate in rates:
+            members = np.zeros((len(draws), audit.loaded.rows.n_rows), dtype=bool)
+            for row, values in zip(members, scores, strict=True):
+                row[removed_rows(values, "lerf", rate)] = True
+            places.append((selector, rate))
+            rho.append(_means(correlations))
+            overlaps.append(jaccards(members))
+    defined = [one for one in overlaps if np.isfinite(one).all()]
+    answers = iter(compare_draws(np.stack(defined)) if defined else ())
+    for (selector, rate), correlation, overlap in zip(places, rho, overlaps, strict=True):
+        numbers: Line = (None,) * 6
+        if np.isfinite(overlap).all():
+            *means, p = next(answers)
+            numbers = (*means, p, p <= LEVEL)
+        where = (audit.loaded.id, selector, *names, rate, len(draws[0].sample_ids), audit.plan.domain_draws)
+        yield (*where, *correlation, *numbers)
+
+
+def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict[str, npt.NDArray[np.float32]]:
+    """Scores of one draw, of a seeded selector those of the first seed; from the store where they are known."""
+    found = audit.score_text(selectors, draw)
+    return {name: (one[0] if one.ndim == 2 else one).numpy() for name, one in found.items()}
+
+
+def _means(correlations: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Mean Spearman of two draws of one text, and of one draw of each; None where a ranking is constant."""
+    half = len(correlations) // 2
+    first = np.arange(len(correlations)) < half
+    same = (first[:, None] == first[None, :]) & ~np.eye(len(first), dtype=bool)
+    within, between = float(correlations[same].mean()), float(correlations[np.outer(first, ~first)].mean())
+    return (None if math.isnan(within) else within), (None if math.isnan(between) else between)

@@ -36,8 +36,7 @@ class Downstream(Study[AuditInputs]):
     `downstream` (standard errors over the items of a task), `downstream_tasks`, what was asked, and `downstream_pairs`,
     the masks of each two selectors on the same items, every seed against every seed: McNemar's exact test, Holm over
     the pairs of a task and rate, and the smallest difference that it would have told with as many changed items.
-    Errors: InputError where lm-eval or the tasks are not to be had.
-    """
+    Errors: InputError where lm-eval or the tasks are not to be had."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:

@@ -21,10 +21,9 @@ from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.selectors.own_scores import draws
 from engine.selectors.score_files import Scores
-from engine.stats.pair_means import over_draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
-from engine.stats.similarity import average_ranks, jaccard, rank_correlations
+from engine.stats.similarity import average_ranks, jaccard, over_draws, rank_correlations
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -50,15 +49,14 @@ class _Made(NamedTuple):
 class DisjointDraws(Study[AuditInputs]):
     """`draws`, how alike rankings and masks from disjoint calibration sets are, and `draw_sweep`, what these masks do.
 
-    `calibration_draws` sets of the largest of the plan's calibration sizes, or as many windows as the text has for
-    each (`engine.data.disjoint`); all data-dependent selectors. Spearman of the scores and Jaccard of the LeRF masks
-    at the plan's stability rates, over all pairs of draws: mean, least and greatest. NLL under both orders at the
-    control rates: its variance between draws is the calibration text's part in every error.
-    A seeded selector counts by the mean over its seeds. Scores of one's own have a draw in each of their files, of a
-    size that nobody tells. Beyond the paper, whose sizes are nested.
+    `calibration_draws` sets of the largest of the plan's calibration sizes, or as many windows as the text has for each
+    (`engine.data.disjoint`); all data-dependent selectors. Spearman of the scores and Jaccard of the LeRF masks at the
+    plan's stability rates, over all pairs of draws: mean, least and greatest. NLL under both orders at the control
+    rates: its variance between draws is the calibration text's part in every error. A seeded selector counts by the
+    mean over its seeds. Scores of one's own have a draw in each of their files. Beyond the paper, whose sizes are
+    nested.
 
-    Errors: TooFewDraws for a text too short for two draws of the smallest calibration size, unless files have some.
-    """
+    Errors: TooFewDraws for a text too short for two draws of the smallest calibration size, unless files have some."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -163,8 +161,7 @@ def _made(audit: AuditInputs) -> _Made:
                 raise
             made = made._replace(why_not=str(error))
         audit.made[key] = made
-    found: _Made = audit.made[key]
-    return found
+    return audit.made[key]
 
 
 def _in_files(audit: AuditInputs) -> dict[str, list[Scores]]:

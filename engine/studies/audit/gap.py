@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 from engine.measures.nll import NegativeLogLikelihood
@@ -14,9 +15,10 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import defined, paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.saturation import both_above
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
@@ -28,8 +30,7 @@ class Gap(Study[AuditInputs]):
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
     where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
-    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`).
-    """
+    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`)."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
@@ -49,9 +50,7 @@ class Gap(Study[AuditInputs]):
 @register_study("seeds", of=AUDIT, tables=("seeds",), title="How far apart are the seeds of a random ranking?")
 class Seeds(Study[AuditInputs]):
     """`seeds`, the spread of the NLL over the seeds of each seeded selector, per order and gap rate.
-
-    nll_sd is the sample standard deviation over seeds, null for a single seed.
-    """
+    nll_sd is the sample standard deviation over seeds, null for a single seed."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]
@@ -79,3 +78,40 @@ def spread(values: list[float]) -> tuple[float | None, ...]:
     """Number, mean, sample standard deviation (None for one value), least and greatest."""
     sd = statistics.stdev(values) if len(values) > 1 else None
     return len(values), statistics.fmean(values), sd, min(values), max(values)
+
+
+@register_study("differences", of=AUDIT, tables=("differences",), title="Which differences between selectors are real?")
+class Differences(Study[AuditInputs]):
+    """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
+
+    kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
+    minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
+    stderr take windows as independent, stderr_blocks does not. saturated: both models are destroyed
+    (`engine.stats.saturation`), and nothing is claimed."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield audit.dense
+        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        lines = []
+        for rate in audit.plan.gap_rates:
+            for kind, a, b in _comparisons(cells, rate):
+                pair = results[cells[a]], results[cells[b]]
+                difference, stderr = paired_difference(*pair)
+                z = difference / stderr if stderr else None
+                sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
+                numbers = (difference, stderr, z, *block_difference(*pair), both_above(limit, *pair))
+                lines.append((audit.loaded.id, kind, *sides, rate, *numbers))
+        table = frame("differences", lines, optional=(*COLUMNS, "saturated"))
+        return {"differences": with_documents(table, audit.evaluation.blocks)}
+
+
+def _comparisons(points: Collection[Point], rate: float) -> Iterator[tuple[str, Point, Point]]:
+    lerf = [point for point in points if point.rate == rate and point.order == "lerf"]
+    for a, b in combinations(lerf, 2):
+        if a.selector != b.selector:
+            yield "lerf", a, b
+    for point in lerf:
+        yield "gap", point._replace(order="morf"), point

@@ -39,8 +39,7 @@ class RankDistribution(Study[AuditInputs]):
     In both, in exactly one, in neither (raised by the mean of two middling ranks). Null at a rate that removes
     no row. The paper, appendix C.
 
-    Errors: InputError where the audit lacks the scores of lrp, ig or consensus2.
-    """
+    Errors: InputError where the audit lacks the scores of lrp, ig or consensus2."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -77,8 +76,7 @@ class Dangerous(Study[AuditInputs]):
     at fault. So each such group stands beside `dangerous_draws` random groups of as many rows of the same sublayer,
     each removed alone, and is `confirmed` where it does more harm than these after Holm's correction over the groups
     of all selectors (`engine.stats.group_harm`). Groups within the limit are not compared and need no further cells;
-    where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.saturation`).
-    """
+    where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.saturation`)."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense

@@ -23,9 +23,8 @@ from engine.measures.predictions import vocabulary_of
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.records.manifest import read_manifest
+from engine.records.manifest import read_manifest, shortfalls
 from engine.records.progress import Progress
-from engine.records.shortfalls import shortfalls
 from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store
@@ -111,11 +110,9 @@ class AuditInputs(StudyInputs):
 
     def ready(self, intervention: str) -> None:
         """Give an intervention the calibration text that it reads, once: to one that sets a window in the place of
-        another such as are as long as the evaluation's, to others the plan's calibration windows.
-
-        Errors: InputError, before anything is measured, where calibration has less text than one evaluation window, or
-        the Linears do not see one sequence apart from another.
-        """
+        another such as are as long as the evaluation's. Errors: InputError, before anything is measured, where
+        calibration has less text than one evaluation window, or the Linears do not see one sequence apart from
+        another."""
         info = intervention_info(intervention)  # of another draw the first one's, which makes both ready
         intervention, make = info.id, info.make
         if intervention in self._ready or not make.reads_text:

@@ -19,8 +19,8 @@ from engine.measures.logit_bits import Bits, LogitBits
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.run.analysis_plans import InvariancePlan
 from engine.run.cell import Cell
-from engine.run.invariance_plan import InvariancePlan
 from engine.run.plan_text import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
@@ -37,9 +37,7 @@ from engine.studies.invariance.invariance_verdicts import judge_invariance
 @dataclass(frozen=True, eq=False)
 class Under:
     """One rewrite of the plan: what it is, whether it left the function, and the rankings under it if it did.
-
-    decoys: row ids of the decoys in these rankings, None for a rewrite that adds no rows.
-    """
+    decoys: row ids of the decoys in these rankings, None for a rewrite that adds no rows."""
 
     id: str
     units: int | None
@@ -87,8 +85,7 @@ class Invariance(Study[AuditInputs]):
     `invariance_rewrites`: what was done and proven; `invariance`: Spearman, Jaccard and LeRF NLL before and after;
     `invariance_decoys`: where the decoys rank; `invariance_verdicts`: each selector in words.
 
-    Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons.
-    """
+    Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons."""
 
     def __init__(self, audit: AuditInputs | None = None) -> None:
         self._measured: tuple[AuditInputs, Measured] | None = None  # of the audit that asked last
@@ -122,9 +119,7 @@ class Invariance(Study[AuditInputs]):
 
 def measured(audit: AuditInputs) -> Measured:
     """Scores and logits of the model as it is and under every rewrite of the plan; what the store knows is read there.
-
-    Errors: InputError where nothing is proven.
-    """
+    Errors: InputError where nothing is proven."""
     plan, loaded = audit.plan.invariance, audit.loaded
     scoring = audit.plan.scoring
     computed = tuple(name for name in scoring.selectors if not get_selector(name).files)  # under a rewrite as well
@@ -148,14 +143,8 @@ def measured(audit: AuditInputs) -> Measured:
 def _under(audit: AuditInputs, name: str, scoring: ScorePlan, text: Windows, before: Bits) -> Under:
     plan = audit.plan.invariance
     try:
-        rewrite: Rewrite = make_rewrite(
-            name,
-            audit.loaded,
-            seed=plan.rewrite_seed,
-            power=plan.rescaling_power,
-            decoys=plan.decoys,
-            decoy_power=plan.decoy_power,
-        )
+        how = {"power": plan.rescaling_power, "decoys": plan.decoys, "decoy_power": plan.decoy_power}
+        rewrite: Rewrite = make_rewrite(name, audit.loaded, seed=plan.rewrite_seed, **how)
     except NoRewriteError as error:
         return Under(name, None, None, False, f"cannot be done: {error}")
     with rewritten(audit.loaded, rewrite) as inside:

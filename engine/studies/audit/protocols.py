@@ -20,8 +20,8 @@ from engine.measures.predictions import vocabulary_of
 from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.run.analysis_plans import ProtocolsPlan
 from engine.run.cell import Cell
-from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
@@ -60,8 +60,7 @@ class Protocols(Study[AuditInputs]):
     that the model does not have are left out, with the reason in `protocols_units`. Two selectors whose models are both
     destroyed under a protocol (`engine.stats.saturation`) are not compared by it. Beyond the paper.
 
-    Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order.
-    """
+    Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order."""
 
     def __init__(self, audit: AuditInputs | None = None) -> None:
         self._of: tuple[AuditInputs, _Wanted] | None = None

@@ -9,8 +9,8 @@ from engine.measures.generation import BATCH_SIZE
 from engine.measures.replies import Replies, Written
 from engine.records.hashing import Json
 from engine.results.tables import frame
+from engine.run.analysis_plans import RepliesPlan
 from engine.run.cell import Cell
-from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import Results
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -36,8 +36,7 @@ class SweepReplies(Study[AuditInputs]):
     its first seed.
 
     They show what a perplexity means; they measure nothing. Not in the paper. Thinking is off where the chat template
-    has a switch; otherwise a reply begins with what the model thinks.
-    """
+    has a switch; otherwise a reply begins with what the model thinks."""
 
     def record(self, audit: AuditInputs) -> Json:
         return dict(thinking_record(audit.loaded.tokenizer))

@@ -15,9 +15,8 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.layer_matched import Against, against_controls
+from engine.stats.layer_matched import Against, against_controls, looks, sure_enough
 from engine.stats.limits import BASELINE
-from engine.stats.looks import looks, sure_enough
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.saturation import largest_unsaturated
@@ -50,16 +49,14 @@ class _Place(NamedTuple):
 class Specific(Study[AuditInputs]):
     """`layer_matched`, one line per control, and `specific`, one per selector and order.
 
-    A control removes as many rows of every layer (Linear) as the selector's mask, at random: it has the selector's
-    depths and knows nothing about rows (the paper, sections 3.2 and 5.3). Every selector of the plan but random, which
-    has no depths of its own; both orders, `matched_seeds` controls for every ranking. Compared at the largest of
-    `specific_rates` at which the mean NLL of these controls is not saturated (`engine.stats.saturation`), since
-    differences between destroyed models mean nothing; where there is none, the answer is `saturated` and the line is of
-    the smallest rate. The rate is searched by bisection with the first control of every ranking, then confirmed with
-    all of them, at it and at the next. With `specific_until` the controls there are doubled until the difference is
-    sure enough (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and
-    intervals: `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
-    """
+    A control removes as many rows of every layer (Linear) as the selector's mask, at random (the paper, sections 3.2
+    and 5.3). Every selector of the plan but random; both orders, `matched_seeds` controls for every ranking. Compared
+    at the largest of `specific_rates` at which the mean NLL of these controls is not saturated
+    (`engine.stats.saturation`); where there is none, the answer is `saturated` and the line is of the smallest rate.
+    The rate is searched by bisection with the first control of every ranking, then confirmed with all of them, at it
+    and at the next. With `specific_until` the controls there are doubled until the difference is sure enough
+    (`looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
+    `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
@@ -156,13 +153,10 @@ def _looks(audit: AuditInputs) -> tuple[int, ...]:
 
 
 def _against(audit: AuditInputs, place: _Place, results: Results) -> Against:
-    return against_controls(
-        [results[cell] for _, cell in place.own],
-        [[results[cell] for cell in controls] for controls in place.controls],
-        [results[cell] for cell in _random(audit, place.order, place.rate)],
-        place.order,
-        len(_looks(audit)),
-    )
+    own = [results[cell] for _, cell in place.own]
+    controls = [[results[cell] for cell in some] for some in place.controls]
+    random = [results[cell] for cell in _random(audit, place.order, place.rate)]
+    return against_controls(own, controls, random, place.order, len(_looks(audit)))
 
 
 def _all(place: _Place) -> list[_Nll]:
@@ -186,8 +180,7 @@ def _place(audit: AuditInputs, selector: str, order: str, rate: float, count: in
         ]
         own = tuple(zip(ranked, map(audit.nll, edits), strict=True))
         audit.made[key] = _Place(selector, order, rate, own, seeds, tuple(controls))
-    made: _Place = audit.made[key]
-    return made
+    return audit.made[key]
 
 
 def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:

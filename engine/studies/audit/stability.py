@@ -37,8 +37,7 @@ class Stability(Study[AuditInputs]):
     Spearman of the scores, Jaccard of the LeRF masks, and the LeRF NLL at the plan's stability rates; the
     largest size is its own reference (1 and 1). Sizes are nested, the first n calibration windows each, and
     scores of all sizes come from the pass that scores the calibration text. A seeded selector counts by the mean over
-    its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
-    """
+    its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -112,9 +111,7 @@ def nested_sizes(wanted: Sequence[int], available: int) -> tuple[int, ...]:
 
 def _calibration(audit: AuditInputs) -> Windows:
     """The audit's calibration windows, more of them where a size asks for more than its scores use.
-
-    Not more where evaluation reads the same file: what follows in it is evaluation text.
-    """
+    Not more where evaluation reads the same file: what follows in it is evaluation text."""
     scoring, largest = audit.plan.scoring, max(audit.plan.stability_sizes, default=0)
     shared_file = calibration_tokens(audit.plan.eval_corpus, scoring.corpus, 1) > 0
     if largest <= scoring.samples or shared_file:

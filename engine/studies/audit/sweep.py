@@ -45,8 +45,7 @@ class _Point(NamedTuple):
 class Sweep(Study[AuditInputs]):
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
     `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
-    same curves under the plan's further interventions, beyond the paper.
-    """
+    same curves under the plan's further interventions, beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         if "nll" in audit.plan.measures:
@@ -137,10 +136,8 @@ def sweep_model(
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """The table `sweep` of scores that are there already: selector, seed, order, rate as given.
-
     scores: selector id -> [N], random -> [seeds, N]; higher = more important. Cells that the store has are not
-    measured again. The paper, section 3.4.
-    """
+    measured again. The paper, section 3.4."""
     points = _grid(loaded, list(rankings(scores, seeds)), orders, rates, Nll(windows, batch_size))
     results = LocalRunner(store, progress).run([point.cell for point in points])
     table = frame("sweep", [_line(loaded.id, point, results) for point in points], optional=COLUMNS)

@@ -12,10 +12,8 @@ NEAR_CHANCE = 2.0  # standard errors above chance
 
 def downstream_mean(table: pl.DataFrame) -> pl.DataFrame:
     """Unweighted mean over the tasks, as the paper averages, per model, selector, seed, order and rate.
-
     table: `downstream`. returns its key columns and `rows_removed`, then `tasks`, `items` of all of them, `accuracy`,
-    `stderr` (tasks as independent: sqrt of the summed squares / tasks) and `chance`; null where one task's is.
-    """
+    `stderr` (tasks as independent: sqrt of the summed squares / tasks) and `chance`; null where one task's is."""
     keys = ["model", "selector", "seed", "order", "rate", "rows_removed"]
     stderr, chance = pl.col("stderr"), pl.col("chance")
     return table.group_by(keys, maintain_order=True).agg(
@@ -29,10 +27,8 @@ def downstream_mean(table: pl.DataFrame) -> pl.DataFrame:
 
 def near_chance(table: pl.DataFrame, standard_errors: float = NEAR_CHANCE) -> pl.DataFrame:
     """`table` (of tasks or their mean) with `near_chance`: not above chance by more than so many standard errors.
-
     Below chance counts as near it: there is no ability to lose. Without a standard error (one item) nothing can
-    be told from chance.
-    """
+    be told from chance."""
     above = pl.col("accuracy") - pl.col("chance") > standard_errors * pl.col("stderr")
     return table.with_columns(near_chance=~above.fill_null(False))
 
@@ -51,9 +47,7 @@ def nothing_to_lose(table: pl.DataFrame) -> bool:
 
 def chance_sentence(table: pl.DataFrame, title: Callable[[str], str] = str) -> str:
     """Is the unmasked model better than guessing? Empty where the table does not know (no rate 0, no chance).
-
-    title: what a task is called.
-    """
+    title: what a task is called."""
     tasks = unmasked_tasks(table)
     if tasks.is_empty():
         return ""

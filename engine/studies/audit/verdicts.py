@@ -11,15 +11,14 @@ from typing import Any
 import polars as pl
 
 from engine.records.hashing import Json
+from engine.run.analysis_plans import VerdictPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.budget import BudgetSearch
-from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws, why_not_drawn
-from engine.studies.audit.gap import Gap
+from engine.studies.audit.gap import Differences, Gap
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific, specific_rates
 from engine.studies.audit.stability import Stability, TooFewSizes

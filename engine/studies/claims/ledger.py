@@ -6,8 +6,7 @@ The kinds stand in `engine.studies.claims.audit_claims`. A kind of claim is one 
     def _stability(tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]: ...
 
 A claim is read from tables that are measured already, so that a folder of an earlier version has a ledger too: a kind
-whose tables are missing, or lack a column, gives no line. No torch.
-"""
+whose tables are missing, or lack a column, gives no line. No torch."""
 
 from __future__ import annotations
 
@@ -75,9 +74,7 @@ def needed() -> list[str]:
 
 def ledger(tables: Tables) -> pl.DataFrame:
     """The table `claims` of one model: kind by kind, the strongest tier first within a selector's kind.
-
-    tables: stem -> table of the results folder. Errors: InputError for a tier that is none of `TIERS`.
-    """
+    tables: stem -> table of the results folder. Errors: InputError for a tier that is none of `TIERS`."""
     lines = []
     for kind, about in KINDS.items():
         if not all(stem in tables and tables[stem].height for stem in about.needs):

@@ -1,7 +1,6 @@
 """Exact controls in words: rewrites that leave the function, and what each selector makes of them. Tables of one model.
 
-What a rewrite does to the weights stands in `engine.interventions.rewrites`.
-"""
+What a rewrite does to the weights stands in `engine.interventions.rewrites`."""
 
 import statistics
 from dataclasses import dataclass
@@ -28,8 +27,7 @@ def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame, limits: Limits |
     invariance: `exact` every score has the same bits under every proven rewrite; `rounding` the ranking is the same
     within the limits; `moved` it is not: the selector tells apart weights that compute the same; `unknown` where no
     rewrite but the decoys was proven. Seeds of a seeded selector count by the worst; decoys by the mean. Exact is
-    necessary for a ranking of what rows do, not sufficient: noise that never looks at the model is exact as well.
-    """
+    necessary for a ranking of what rows do, not sufficient: noise that never looks at the model is exact as well."""
     verdicts = []
     for selector in pl.concat([lines["selector"], decoys["selector"]]).unique(maintain_order=True):
         own, planted = lines.filter(selector=selector), decoys.filter(selector=selector)

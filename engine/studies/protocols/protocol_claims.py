@@ -1,7 +1,6 @@
 """Claims "a before b" over all protocols, in words: what holds under every one, and which would overturn what.
 
-No torch.
-"""
+No torch."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ def claims(pairs: pl.DataFrame) -> pl.DataFrame:
     tie, what most protocols decide. verdict: `all` every protocol decides so; `unopposed` some do, the others are ties;
     `overturned` at least one decides the other way round, and does so after Holm over the pair's protocols as well;
     `contested` some do, but none so surely; `undecided` all are ties. The counts are of protocols that decide by Holm
-    over their own pairs: where nothing is there, one protocol in twenty may decide something.
-    """
+    over their own pairs: where nothing is there, one protocol in twenty may decide something."""
     lines = []
     for (model, a, b), own in pairs.group_by("model", "selector_a", "selector_b", maintain_order=True):
         claim = claim_of(str(a), str(b), own.to_dicts())

@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper up to the contrast: prompts of two sides to C_comply for every row."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,22 +36,18 @@ def contrasts(
     progress: Progress | None = None,
     finished: Callable[[Contrast], None] | None = None,
 ) -> list[Contrast]:
-    """Algorithm 1 up to C_comply for every selector on every domain of the pairs.
+    """Algorithm 1 up to C_comply for every selector on every domain of the pairs. Each says itself how it contrasts
+    prompts, in its method `contrast`; attributions are of the refusal margin m(x), C_comply = r(I_minus risk) -
+    r(I_minus base), I_minus = E max(-R, 0).
 
-    Each says itself how it contrasts prompts, in its method `contrast`; attributions are of the refusal margin m(x),
-    C_comply = r(I_minus risk) - r(I_minus base), I_minus = E max(-R, 0).
+    pairs: 64 per domain in the paper. lm_scores: I_lm [N] of every selector named, its own or those of the selector
+    that protects its rows; a seeded selector (`random`) needs none: its lm_rank is 1/2 for every row (**choice**: the
+    paper's tables give no lambda for it). seed: what such a selector draws from. finished: called with every contrast.
+    lrp and ig are computed once for consensus2 too, and once for base prompts that domains share. The model's lock is
+    held throughout.
 
-    pairs: 64 per domain in the paper. lm_scores: I_lm [N] of every selector named, its own language-model
-    level scores or, where it has none, those of the selector that protects its rows. A seeded selector (`random`)
-    needs none: then its lm_rank is 1/2 for every row and lambda changes nothing (**choice**: the paper's tables give no
-    lambda for it). seed: what such a selector draws from.
-    finished: called with every contrast once it is known.
-    One forward and backward per batch for lrp and 16 for ig; lrp and ig are computed once for consensus2 too,
-    and once for base prompts that several domains share. The model's lock is held throughout.
-
-    `InputError`: no chat template, a selector that contrasts no prompts, prompts that are risk and base at once,
-    risk prompts that this model refuses less than the base prompts (swapped columns), negative lm_scores.
-    """
+    `InputError`: no chat template, a selector that contrasts no prompts, prompts that are risk and base at once, risk
+    prompts that this model refuses less than the base prompts (swapped columns), negative lm_scores."""
     for selector in selectors:
         check_contrasts(selector)
         if selector not in lm_scores and not get_selector(selector).seeded:
@@ -75,16 +72,10 @@ def contrasts(
     means: Means = {}
     with loaded.lock:
         for domain, members in domains.items():
+            sides = ([pair.risk for pair in members], [pair.base for pair in members])
+            margin = partial(margin_of_logits, onsets=onsets)
             run = PromptRun(
-                loaded,
-                domain,
-                [pair.risk for pair in members],
-                [pair.base for pair in members],
-                lambda logits: margin_of_logits(logits, onsets),
-                batch_size=batch_size,
-                seed=seed,
-                progress=progress,
-                means=means,
+                loaded, domain, *sides, margin, batch_size=batch_size, seed=seed, progress=progress, means=means
             )
             _refuse_swapped(run, onsets, batch_size)
             for selector in selectors:

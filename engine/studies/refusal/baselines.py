@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.data.corpora import Pair
-from engine.data.prompts import check_system
-from engine.data.system_prompts import wordings
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import Steering, Vector
+from engine.data.prompts import check_system, wordings
+from engine.edits.edit import UNEDITED, Steering, Vector
 from engine.measures.nll import perplexity
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError

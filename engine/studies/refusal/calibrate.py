@@ -39,9 +39,7 @@ def calibrate(
     progress: Progress | None = None,
 ) -> list[Contrast]:
     """Algorithm 1 for every selector of the plan on every domain: domain by domain, selectors as given.
-
-    Each contrast is kept as soon as it is known, so that an interrupted calibration goes on where it stopped.
-    """
+    Each contrast is kept as soon as it is known, so that an interrupted calibration goes on where it stopped."""
     scored = {name: plan.protector(name) for name in plan.selectors if not get_selector(name).seeded}
     lm_scores = {}
     if scored:

@@ -43,13 +43,11 @@ def check_domains(run: RefusalInputs, domains: Sequence[str]) -> tuple[str, ...]
 class Composed(Study[RefusalInputs]):
     """`composed` and the sweep behind it: one contrast from the pairs of several domains, for every selector.
 
-    The composed mask is the operating point on the calibration pairs of all these domains together. Beside it
-    stand the masks of each domain alone at the same k, hence with the same number of rows, each at the lambda that
-    is best for its own domain there (where none is within the limits, at the composed mask's), and the unedited
-    model (`mask_domain` none). All are measured on the held-out pairs of each domain. The paper (section 5.4)
-    leaves a mask from hate and crime as a prediction.
-    A selector without an operating point has only the unedited rows.
-    """
+    The composed mask is the operating point on the calibration pairs of all these domains together. Beside it stand the
+    masks of each domain alone with the same number of rows, each at the lambda that is best for its own domain there
+    (where none is within the limits, at the composed mask's), and the unedited model (`mask_domain` none). All are
+    measured on the held-out pairs of each domain. The paper (section 5.4) leaves a mask from hate and crime as a
+    prediction."""
 
     masks_of = "composed"
 

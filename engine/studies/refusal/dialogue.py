@@ -1,7 +1,6 @@
 """One prompt, answered under several edits side by side: text as it is written, then verdict, margins, length.
 
-torch is imported when a reply is first wanted, so that pages can name the types before it is there.
-"""
+torch is imported when a reply is first wanted, so that pages can name the types before it is there."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class Outcome(Generic[Side]):
 
     pieces: the text that each token completed, which together are `text`; none where the tokens are not known.
     log_probabilities: where asked for, those of the tokens under the unedited model (`engine.measures.fluency`), and of
-    the end where it ended by itself. repeated: share of its n-grams that came before, None where that was not asked.
-    """
+    the end where it ended by itself. repeated: share of its n-grams that came before, None where that was not asked."""
 
     side: Side
     text: str
@@ -83,13 +81,11 @@ def dialogue(
     on_wait: OnWait = patient,
 ) -> Generator[Piece[Side] | Outcome[Side], None, None]:
     """The replies under all edits as one batch: pieces as they are written, and each side's outcome once it has ended.
-
-    margins_along, likelihoods: whether outcomes have the margin at every token, and the log-probability of every token
-    under the unedited model; each costs a pass over the reply. thinking: the template's thinking mode left on.
+    margins_along, likelihoods: whether outcomes have the margin, and the log-probability under the unedited model, at
+    every token; each costs a pass over the reply. thinking: the template's thinking mode left on.
 
     Close the generator to stop. `on_wait(seconds)` is called while another thread holds the model, and may raise to
-    give up; no edit is ever seen by another thread. `InputError` as in `generate_under`.
-    """
+    give up; no edit is ever seen by another thread. `InputError` as in `generate_under`."""
     from engine.measures.generation import stream_replies
 
     sides, carried = list(edits), list(edits.values())
@@ -102,15 +98,7 @@ def dialogue(
         tokens[number].append(token)
         pieces[number].append("")
 
-    stream = stream_replies(
-        loaded,
-        prompt,
-        carried,
-        max_new_tokens,
-        on_token=begun,
-        on_wait=on_wait,
-        thinking=thinking,
-    )
+    stream = stream_replies(loaded, prompt, carried, max_new_tokens, on_token=begun, on_wait=on_wait, thinking=thinking)
     with closing(stream):
         for number, piece in stream:
             side = sides[number]
@@ -126,22 +114,11 @@ def dialogue(
                 with held(loaded.lock, on_wait):
                     along = _along(loaded, prompt, carried[number], tokens[number], thinking)
             read, repeated = _likelihoods(loaded, prompt, piece, tokens[number], thinking, on_wait, likelihoods)
-            yield Outcome(
-                side,
-                piece.text,
-                piece.tokens,
-                piece.finished,
-                piece.seconds,
-                verdict.refusal,
-                verdict.reason,
-                margins[number] if margins is not None else None,
-                note,
-                along,
-                verdict.judged,
-                tuple(pieces[number]) if "".join(pieces[number]) == piece.text else (),
-                read,
-                repeated,
-            )
+            reply = (piece.text, piece.tokens, piece.finished, piece.seconds)
+            margin = margins[number] if margins is not None else None
+            as_shown = tuple(pieces[number]) if "".join(pieces[number]) == piece.text else ()
+            refuses, why = verdict.refusal, verdict.reason
+            yield Outcome(side, *reply, refuses, why, margin, note, along, verdict.judged, as_shown, read, repeated)
 
 
 def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: bool) -> tuple[list[float] | None, str]:

@@ -45,8 +45,7 @@ class Drawn(Study[RefusalInputs]):
 
     One seed is one permutation for all selectors and domains. The 95% prediction interval says what a further draw
     would give on these very prompts. p_holm is over all lines of the table.
-    Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3).
-    """
+    Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3)."""
 
     replayed = True
 
@@ -155,17 +154,11 @@ def _chosen(run: RefusalInputs, known: Results, grid: Grid) -> Iterator[tuple[st
 
 
 def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
-    return [
-        Draw(
-            selector,
-            domain,
-            point,
-            edit,
-            run.rates(results, edit, run.heldout[domain]),
-            results[run.nll(edit)].nats_per_token,
-        )
-        for selector, domain, point, edit in _chosen(run, results, grid)
-    ]
+    found = []
+    for selector, domain, point, edit in _chosen(run, results, grid):
+        rates, nll = run.rates(results, edit, run.heldout[domain]), results[run.nll(edit)].nats_per_token
+        found.append(Draw(selector, domain, point, edit, rates, nll))
+    return found
 
 
 def _place(run: RefusalInputs, one: Draw) -> dict[str, object]:

@@ -55,8 +55,7 @@ def shipped_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
     whatever the plan's is, and those to the harmless neighbours in the edit's own domains.
 
     Replies have `REPLY_TOKENS` tokens or the plan's number if that is larger, as the context allows. Where fewer than
-    `READABLE` could be read because replies are still thinking, all is asked again with longer ones.
-    """
+    `READABLE` could be read because replies are still thinking, all is asked again with longer ones."""
     run = replace(run.plain, judge=_embedded())
     asked = shipped_prompts()
     own = [name for name in asked if name in _own_domains(edit, asked)]
@@ -91,8 +90,7 @@ def measured_effect(run: RefusalInputs, edit: Edit, runner: Runner, *, with_pair
     prompts as well. Where there is no held-out split, the calibration pairs are asked. Never with a system prompt.
     Where `Effect.check` would pass or not as replies that were cut off are read, all is asked again with longer ones
     (`RefusalInputs.longer`), and that counts. with_pairs: False where no pairs were given. `InputError` where the
-    model is the shipped one or was made from it, and the edit lowers refusal of the pairs that it ships with.
-    """
+    model is the shipped one or was made from it, and the edit lowers refusal of the pairs that it ships with."""
     run = run.plain
     plan = run.plan
     shipped = shipped_effect(run, edit, runner)
@@ -168,9 +166,7 @@ def _embedded() -> Judge:
 
 def asked_pairs(plan: RefusalPlan, edit: Edit) -> tuple[str, dict[str, list[Pair]], list[str]]:
     """By which pairs an edit's effect is measured: their split, the pairs by domain, and the edit's own domains.
-
-    Errors: InputError where the pairs cannot be read or lack one of these.
-    """
+    Errors: InputError where the pairs cannot be read or lack one of these."""
     heldout = has_split(plan.pairs, HELDOUT)
     split, most = (HELDOUT, plan.heldout_pairs) if heldout else (CALIBRATION, plan.calibration_pairs)
     asked = read_pairs(plan.pairs, split, per_domain=most)
@@ -189,9 +185,7 @@ def _own_domains(edit: Edit, asked: Mapping[str, object]) -> list[str]:
 
 class _Answers:
     """Replies to the risk prompts of pairs, and to the base prompts of some domains, before and after an edit.
-
-    at_once: all domains are one cell, which is faster; else one a domain, as other studies have them.
-    """
+    at_once: all domains are one cell, which is faster; else one a domain, as other studies have them."""
 
     def __init__(
         self,

@@ -18,10 +18,9 @@ from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, load_contrasts, refusal_mask
-from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.edit import UNEDITED, AnyEdit, Edit, edit_of
 from engine.edits.mask_files import read_mask
 from engine.edits.masks import Mask
-from engine.edits.steering import AnyEdit
 from engine.judges.base import Judge, open_judges
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record
@@ -64,9 +63,7 @@ _SAME = (HELDOUT_RECORD, "pairs", "onset_tokens", "judge", "judge_version", "eva
 @dataclass(frozen=True)
 class Rate:
     """Refused replies to a list of prompts, one verdict each, in the order of the prompts.
-
-    finished: which replies ended by themselves; empty where that is not known.
-    """
+    finished: which replies ended by themselves; empty where that is not known."""
 
     refused: tuple[bool, ...]
     finished: tuple[bool, ...] = ()
@@ -195,9 +192,7 @@ class RefusalInputs(StudyInputs):
     @classmethod
     def fitting_plan(cls, sketch: LoadedModel, plan: RefusalPlan, *, named: bool) -> tuple[RefusalPlan, LeftOut]:
         """Left out are selectors that cannot contrast prompts of such a model, or whose rows nothing can protect there.
-
-        Errors: InputError also for a model without a chat template.
-        """
+        Errors: InputError also for a model without a chat template."""
         check_chat_template(sketch)
         left_out: LeftOut = {}
         for name in plan.selectors:
@@ -322,10 +317,8 @@ class RefusalInputs(StudyInputs):
 
     def self_refused(self, pairs: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
         """Domain -> pairs whose base prompt the unedited model refuses itself: no harmless side to contrast with.
-
         `InputError` with share and examples where they are more than one and more than `benign_limit` of a domain's
-        pairs, or all. Asked without the plan's system prompt, as contrasts are made.
-        """
+        pairs, or all. Asked without the plan's system prompt, as contrasts are made."""
         if self.plain is not self:
             return self.plain.self_refused(pairs)
         found: dict[str, list[Pair]] = {}

@@ -35,8 +35,7 @@ def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.Data
 
     Kept only where they were measured as this run measures (`spec`): same prompts, text, replies, judge and limits. A
     stage that measures no held-out pairs has no record of them in `spec`, and keeps what was measured on any.
-    returns also the entries that the manifest's spec needs for the columns that were kept
-    """
+    returns also the entries that the manifest's spec needs for the columns that were kept"""
     try:
         earlier = read_table(folder, POINTS)
         kept_spec: Json = read_manifest(folder)["files"][f"{POINTS}.parquet"].get("spec", {})

@@ -49,9 +49,7 @@ def of_point(run: RefusalInputs, edit: Edit, point: OperatingPoint, table: str) 
 
 def write_masks(folder: Path, loaded: LoadedModel, table: str, edits: Sequence[Edit], elapsed_s: float) -> None:
     """`mask-SELECTOR-DOMAIN.safetensors` for every edit, and its entry in the folder's manifest.
-
-    What an earlier run of `table` left in the folder and is no longer a point goes.
-    """
+    What an earlier run of `table` left in the folder and is no longer a point goes."""
     places = [(str(edit.spec["selector"]), str(edit.spec["domain"])) for edit in edits]
     names = mask_names(places)
     stale = [path for path in kept_masks(folder, table).values() if path.name not in names]

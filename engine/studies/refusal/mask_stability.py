@@ -29,14 +29,11 @@ SHUFFLES = 10  # random masks behind `expected_layers`
 class MaskStability(Chosen):
     """`mask_stability`: overlap of the masks of two halves of the pairs, at the operating point's lambda and k.
 
-    The calibration pairs of a domain are split at random into two halves, once per seed 0 .. splits - 1; each half
-    gives contrasts and a mask of its own. jaccard: between the two; jaccard_full: of each with the mask of all pairs,
-    on average, which is the larger since they share pairs. expected_random: what two random masks of that size share;
-    expected_layers: what the second half's mask shares with the first's once its rows are shuffled within their
-    layers, mean of 10, so that the depths of the masks alone explain it. Seeded selectors, which read no pair, have no
-    line. Beyond the paper.
-    `InputError` where a domain has fewer than four pairs.
-    """
+    The calibration pairs of a domain are split at random into two halves, once per seed 0 .. splits - 1. jaccard:
+    between the halves' masks; jaccard_full: of each with the mask of all pairs, on average. expected_random: what two
+    random masks of that size share; expected_layers: what the second half's mask shares with the first's once its rows
+    are shuffled within their layers, mean of 10. Seeded selectors have no line. Beyond the paper. `InputError` where a
+    domain has fewer than four pairs."""
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = self._lines(run, self.points(run, results))
@@ -60,19 +57,9 @@ class MaskStability(Chosen):
         usable = run.contrastable(run.calibration)
         for seed in range(run.plan.splits):
             parts = {domain: halves(pairs, seed) for domain, pairs in usable.items()}
-            first, second = (
-                {
-                    (one.selector, one.domain): one
-                    for one in calibrate(
-                        run.loaded,
-                        run.plan,
-                        {domain: both[side] for domain, both in parts.items()},
-                        store=run.store,
-                        progress=run.progress,
-                    )
-                }
-                for side in (0, 1)
-            )
+            sides = ({domain: both[side] for domain, both in parts.items()} for side in (0, 1))
+            made = (calibrate(run.loaded, run.plan, half, store=run.store, progress=run.progress) for half in sides)
+            first, second = ({(one.selector, one.domain): one for one in some} for some in made)
             for place, point in points.items():
                 if point is None or get_selector(place[0]).seeded:
                     continue

@@ -24,10 +24,8 @@ class Neighbour:
 @dataclass(frozen=True)
 class OperatingPoint:
     """The chosen cell of one selector and domain, with the rates it was chosen by.
-
     benign_cap: the limit it meets; rescue: is that a relaxed one? neighbours: up to four cells that differ by one
-    step of lambda or of k, so that an isolated spike is visible.
-    """
+    step of lambda or of k, so that an isolated spike is visible."""
 
     selector: str
     domain: str
@@ -61,8 +59,7 @@ def operating_point(
     smallest that holds a cell of sufficient perplexity whose malign refusal exceeds 5 times the unedited model's;
     of such cells the one with the largest malign refusal, and `rescue` is set.
 
-    cells: the rows of `refusal_sweep` of one selector and domain, the unedited model's (k = 0) among them.
-    """
+    cells: the rows of `refusal_sweep` of one selector and domain, the unedited model's (k = 0) among them."""
     unedited = cells.filter(pl.col("k") == 0)
     if unedited.height != 1 or cells.n_unique(["model", "selector", "domain"]) != 1:
         raise InputError(
@@ -86,21 +83,10 @@ def operating_point(
         else:
             return None
     best = chosen.row(0, named=True)
-    return OperatingPoint(
-        selector=best["selector"],
-        domain=best["domain"],
-        lam=best["lambda"],
-        k=best["k"],
-        rows_removed=best["rows_removed"],
-        malign=best["malign"],
-        benign=best["benign"],
-        nll=best["nll"],
-        unedited_malign=before["malign"],
-        unedited_benign=before["benign"],
-        benign_cap=cap,
-        rescue=rescue,
-        neighbours=_neighbours(cells, best["lambda"], best["k"]),
-    )
+    chosen_by = {name: best[name] for name in ("selector", "domain", "k", "rows_removed", "malign", "benign", "nll")}
+    beside = {f"unedited_{side}": before[side] for side in ("malign", "benign")}
+    around = _neighbours(cells, best["lambda"], best["k"])
+    return OperatingPoint(**chosen_by, **beside, lam=best["lambda"], benign_cap=cap, rescue=rescue, neighbours=around)
 
 
 def operating_points(

@@ -39,8 +39,7 @@ class Parts(Chosen):
     margin_*: mean refusal margin m(x) over the held-out risk prompts, of the whole edit, of the part's rows alone, of
     all other rows, and of the unedited model; nll_* likewise, on the first 16 evaluation windows. margin_lost = (whole
     - without) / (whole - dense): the share of the margin's gain that goes when the part's rows are put back; null
-    where the edit gains none. Shares of several parts need not add up to 1. Beyond the paper.
-    """
+    where the edit gains none. Shares of several parts need not add up to 1. Beyond the paper."""
 
     masks_of, replayed = "", False
 

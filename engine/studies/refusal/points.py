@@ -209,10 +209,8 @@ def chosen_table(
     run: RefusalInputs, results: Results, points: Points, edges: Mapping[tuple[str, str], str]
 ) -> pl.DataFrame:
     """What was chosen and by which rates (`calibration_*`), and the cells around it. Null where no cell will do.
-
     neighbours: measured cells one step away in lambda or k; neighbour_malign: their mean. perplexity_factor: of
-    the edited to the unedited model. edge: at which edges of its grid a point lies (`edges`).
-    """
+    the edited to the unedited model. edge: at which edges of its grid a point lies (`edges`)."""
     dense = results[run.nll(UNEDITED)].nats_per_token
     rows = []
     for (selector, domain), point in points.items():
@@ -238,10 +236,8 @@ def chosen_table(
 
 def measured_table(run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points) -> pl.DataFrame:
     """Refusal on the held-out pairs before and after every edit, with Wilson's 95% intervals, and NLL.
-
     heldout: False where the source has no other pairs than those that the point was chosen on. optimism: calibration
-    minus held-out malign refusal of the edit, null without held-out pairs.
-    """
+    minus held-out malign refusal of the edit, null without held-out pairs."""
     rows: list[dict[str, object]] = []
     for selector, domain, point, edit in edits(run, contrasts, points):
         pairs = run.heldout[domain]
@@ -260,10 +256,8 @@ def controlled_table(
     run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(columns for `operating_points`, `refusal_controls`): layer-matched and global random masks, and the gain.
-
     `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
-    model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`).
-    """
+    model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`)."""
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
     for selector, domain, point, edit in edits(run, contrasts, points):

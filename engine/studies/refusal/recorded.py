@@ -22,8 +22,7 @@ def recorded_effect(folder: Path, edit: Edit, weights_hash: str, dtype: str) -> 
 
     None where the folder says nothing of it: results of other weights or another dtype, contrasts of other pairs than
     the grid, a cell that is not in the grid, has another number of rows, or wrote no replies. The edit's mask must have
-    been made from the folder's own contrasts.
-    """
+    been made from the folder's own contrasts."""
     if not (folder / f"{GRID}.parquet").is_file():
         return None
     manifest = read_manifest(folder)

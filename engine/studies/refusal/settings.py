@@ -9,8 +9,7 @@ import numpy as np
 
 from engine.data.corpora import Pair
 from engine.data.prompts import prompt_ids
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.measures.divergence import Divergence, Kl
 from engine.measures.nll import NegativeLogLikelihood
 from engine.run.cell import Cell
@@ -49,11 +48,9 @@ class Setting:
     """method, vector: which way, as the table `baselines` names them. name: the setting in words. strength: orders the
     settings of one way from mild to strong. system: text of a system turn. edit: rows or steering.
 
-    where: a condition on the prompt. Whether it holds is read from the unedited model before anything is added, so the
-    conditional model's reply to a prompt **is** the steered model's where it holds and the unedited model's where it
-    does not, and so are its divergence and the NLL of a window. It is put together of these; nothing else is run. (CAST
-    reads and adds in one pass, which comes to the same where blocks are steered behind the one that is read.)
-    """
+    where: a condition on the prompt, read from the unedited model before anything is added, so the conditional model's
+    reply to a prompt **is** the steered model's where it holds and the unedited model's where it does not, and so are
+    its divergence and the NLL of a window; nothing else is run."""
 
     run: RefusalInputs
     method: str

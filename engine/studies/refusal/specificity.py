@@ -1,7 +1,6 @@
 """The paper's controls: random masks of the size of an edit, layer-matched and global, and the gain over their mean.
 
-They are not searched as the edit was: `engine.studies.refusal.draws` has draws that are.
-"""
+They are not searched as the edit was: `engine.studies.refusal.draws` has draws that are."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,9 +31,7 @@ class Control:
 
 def control_edits(run: RefusalInputs, edit: Edit) -> Iterator[tuple[str, int, Edit]]:
     """Random masks with the count of `edit` in every layer, and in all: one of each kind per seed of the plan.
-
-    The paper, section 5.3, has the layer-matched ones; rows of the real mask may be drawn again.
-    """
+    The paper, section 5.3, has the layer-matched ones; rows of the real mask may be drawn again."""
     rows = run.loaded.rows
     for seed in run.plan.control_seeds:
         yield LAYER_MATCHED, seed, run.edit(layer_matched(edit.units, rows, seed))
@@ -72,8 +69,7 @@ def gain(real: Rate, controls: Sequence[Rate]) -> tuple[float, Interval]:
     A single control shows no spread (h = 0). Rates on one set of prompts agree more than independent ones, so the
     interval is rather too wide (**choice**; the paper prints none). It takes no account of the search behind the real
     mask: selectors of pure noise have it above 0 in 12 to 46% of simulated trials, the more cells in the grid
-    (`precomputed.null_simulation`), so that it is no evidence of specificity.
-    """
+    (`precomputed.null_simulation`), so that it is no evidence of specificity."""
     if not controls or any(one.n != real.n for one in controls):
         raise InputError(f"a gain needs controls on the same {real.n} prompts, got {[one.n for one in controls]}")
     rates = [one.mean for one in controls]

@@ -1,7 +1,6 @@
 """The stages of a refusal experiment: their questions, what their commands say, which settings each reads. No torch.
 
-Every stage finds in the store what earlier ones measured, so that each can be run alone.
-"""
+Every stage finds in the store what earlier ones measured, so that each can be run alone."""
 
 from engine.run.refusal_plan import (
     AskedPlan,

@@ -51,9 +51,7 @@ def signal_density(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
 
 def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
     """`refusal_jaccard`: Jaccard of the top 1% of rows of two contrasts, beside what chance gives.
-
-    comparison `selectors`: two selectors on one domain; `domains`: one selector on two domains.
-    """
+    comparison `selectors`: two selectors on one domain; `domains`: one selector on two domains."""
     rows: list[tuple[object, ...]] = []
     for ranked_by in RANKED_BY:
         tops = [(one, top_rows(one, ranked_by)) for one in contrasts]
@@ -69,10 +67,8 @@ def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
 
 def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.DataFrame:
     """`refusal_shares`: of the top 1% of rows, the share in each projection and in each third of the blocks.
-
     part `projection` or `third`; base_rate: the share of all rows of the model there. Block b of B is in third
-    floor(3 b / B).
-    """
+    floor(3 b / B)."""
     blocks = 1 + max(layer.block for layer in rows.layers)
     parts = {
         "projection": [layer.projection for layer in rows.layers],

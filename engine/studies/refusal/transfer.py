@@ -1,6 +1,8 @@
 """Does an edit hold on prompts that it was not made from, and what does it cost? Before and after, with intervals."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +10,7 @@ from engine.data.prompt_sets import BENIGN, MALIGN, PromptSet
 from engine.data.thinking import template_marks, thinking_form
 from engine.edits.edit import UNEDITED, Edit
 from engine.judges.base import Judge
+from engine.judges.quality import cohens_kappa, kappa_interval
 from engine.judges.refusals import Refusals, Refused
 from engine.measures.harness import Harness, ItemScores, TaskScores
 from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask
@@ -16,16 +19,59 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.stats.intervals import wilson
 from engine.stats.judge_error import corrected_rate
 from engine.stats.paired import mean_difference
 from engine.stats.paired_rates import paired_rates
 from engine.studies.base import Answer, Tables
-from engine.studies.refusal.evaluation_lines import evaluation_lines
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.judge_pairs import JudgedReplies
 from engine.studies.refusal.points import Measured, edits
+from engine.studies.refusal.stage_lines import evaluation_lines
 from engine.studies.refusal.ways import SAMPLED, RepliesRate, named, rate, ways
+
+EVERY = "all"  # selector, domain, prompts and kind of the line over all replies
+
+
+@dataclass
+class JudgedReplies:
+    """The verdicts of several judges on the same replies, gathered set by set. judges: their ids, in order."""
+
+    model: str
+    judges: Sequence[str]
+    lines: list[tuple[object, ...]] = field(default_factory=list)
+    _all: list[Refused] = field(default_factory=list)
+
+    def add(self, key: tuple[object, ...], verdicts: Sequence[Refused]) -> None:
+        """One set of replies. key: selector, domain, lambda, k, prompts, kind; verdicts: one entry per judge."""
+        self.lines += _pairs((self.model, *key), self.judges, verdicts)
+        self._all = [_joined(*both) for both in zip(self._all, verdicts, strict=True)] if self._all else [*verdicts]
+
+    def table(self) -> Any:
+        """`judge_pairs`: a line per set and pair of judges, then one per pair over all replies, each counted once."""
+        whole = (self.model, EVERY, EVERY, None, None, EVERY, EVERY)
+        return frame("judge_pairs", [*self.lines, *(_pairs(whole, self.judges, self._all) if self._all else ())])
+
+
+def _pairs(key: tuple[object, ...], judges: Sequence[str], verdicts: Sequence[Refused]) -> Iterable[tuple[object, ...]]:
+    for (name_a, a), (name_b, b) in combinations(zip(judges, verdicts, strict=True), 2):
+        judged = [one and other for one, other in zip(a.each_judged, b.each_judged, strict=True)]
+        both = [pair for pair, counts in zip(zip(a.refused, b.refused, strict=True), judged, strict=True) if counts]
+        n, unjudged = len(both), judged.count(False)
+        if not n:
+            yield (*key, name_a, name_b, 0, unjudged, *[None] * 12, 0)
+            continue
+        first, second = ([pair[side] for pair in both] for side in (0, 1))
+        same = sum(one == other for one, other in both)
+        rates = [value for side in (first, second) for value in (sum(side) / n, *wilson(sum(side), n))]
+        kappa = (cohens_kappa(first, second), *(kappa_interval(first, second) or (None, None)))
+        yield (*key, name_a, name_b, n, unjudged, *rates, same / n, *wilson(same, n), *kappa, n - same)
+
+
+def _joined(one: Refused, other: Refused) -> Refused:
+    judged = one.each_judged + other.each_judged
+    return Refused(one.refused + other.refused, one.finished + other.finished, judged, None)
+
 
 OPTIONAL = (  # columns of `transfer`
     "before_unfinished", "after_unfinished",
@@ -124,8 +170,7 @@ class Evaluated(Measured):
         Beyond the paper: the prompts whose verdict changed, McNemar's exact p and Newcombe's interval of the change
         (`PairedRates`); both rates corrected for the judge's errors (`corrected_rate`), null where none are known; and
         where the plan wants them, lines of their own for sampled replies (share of all replies, interval over prompts:
-        `clustered_wilson`; no pairs and no correction) and for the replies to the second turn.
-        """
+        `clustered_wilson`; no pairs and no correction) and for the replies to the second turn."""
         lines: list[tuple[object, ...]] = []
         plan = run.plan
         for place in _places(run, points):

@@ -13,8 +13,7 @@ from engine.data.corpora import Pair
 from engine.data.onsets import OnsetPhrases, onset_tokens
 from engine.data.prompts import prompt_ids, prompts_hash
 from engine.edits.contrasts import checksum
-from engine.measures.condition import Similarities, principal_direction, similarity
-from engine.measures.states import BATCH_SIZE, block_states
+from engine.measures.condition import BATCH_SIZE, Similarities, block_states, principal_direction, similarity
 from engine.models.loading import LoadedModel
 from engine.records.hashing import cache_key
 from engine.results.store import Store
@@ -52,8 +51,7 @@ class Vectors:
     al. 2024 (arXiv:2409.05907), but prompt i has the i-th opening of each list, round and round, where CAST takes all
     combinations, and the unit vector is scaled by the distance of the two groups' means along it, so that a
     coefficient of 1 leads from complying to refusing in every model (**choices**).
-    condition: the vector, block and threshold that tell risk from base prompts best (largest F1).
-    """
+    condition: the vector, block and threshold that tell risk from base prompts best (largest F1)."""
 
     difference: npt.NDArray[np.float32]
     openings: npt.NDArray[np.float32]

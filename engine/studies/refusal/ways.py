@@ -11,8 +11,7 @@ from engine.measures.replies import Written
 from engine.measures.sampling import Sampling
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.stats.clustered import clustered_wilson
-from engine.stats.intervals import Interval
+from engine.stats.intervals import Interval, clustered_wilson
 from engine.studies.refusal.inputs import RefusalInputs
 
 GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"
@@ -21,9 +20,7 @@ GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"
 @dataclass(frozen=True)
 class RepliesRate:
     """Refused replies to a list of prompts, so many replies to each.
-
-    refused, finished: [replies per prompt][prompts].
-    """
+    refused, finished: [replies per prompt][prompts]."""
 
     refused: tuple[tuple[bool, ...], ...]
     finished: tuple[tuple[bool, ...], ...]

@@ -47,8 +47,7 @@ def told(differences: Mapping[Key, Estimate], order: str, level: float = LEVEL) 
 
 def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: float = LEVEL) -> pl.DataFrame:
     """The table `specific` as verdicts, ledger and pages read it: the calibration text's part, where it was drawn anew
-    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable.
-    """
+    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable."""
     rows = specific.rows(named=True)
     family = ("order",) if DECIDED in specific.columns else ("order", "rate")
     families: dict[tuple[Any, ...], dict[int, Estimate]] = {}
@@ -74,8 +73,7 @@ def specificity(
     by p adjusted over the selectors, at the largest rate at which these controls are not saturated (the table's; in
     tables of before there was such a rule, at the reference rate). `saturated` where there is no such rate in one of
     the orders. The error holds the evaluation text, one further draw of the control's rows and, where it was measured,
-    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain.
-    """
+    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain."""
     orders = limits.specific_orders
     by_order: dict[str, dict[str, dict[str, Any]]] = {order: {} for order in ("lerf", "morf")}
     judged = _judged(specific, limits)

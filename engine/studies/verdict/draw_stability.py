@@ -23,12 +23,11 @@ def stability_between_draws(
     """Per selector `stable`, `not`, `unknown` or `not applicable`. Numbers: draws, their size, Spearman, Jaccard.
 
     `stable` where disjoint draws of calibration text agree by both limits in the mean over their pairs, and the lower
-    ends of these means' intervals (`engine.stats.pair_means`) do so too; `not` where an upper end does not reach its
+    ends of these means' intervals (`engine.stats.similarity`) do so too; `not` where an upper end does not reach its
     limit; in between it cannot be told, and the word is `unknown`. Tables without intervals go by the means. Draws
     smaller than the calibration text in use are rather less alike: where they agree, so much the better; where they do
     not, nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
-    why_not: by selector, why it has none.
-    """
+    why_not: by selector, why it has none."""
     at_rate = pl.DataFrame() if draws is None else draws.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
     by_selector = {line["selector"]: line for line in at_rate.iter_rows(named=True)}
     findings = {}

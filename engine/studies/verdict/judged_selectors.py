@@ -68,8 +68,7 @@ def judge_selectors(
     gap, differences, stability, specific, draws, draw_sweep, budget: tables of that name; dense_nll: nats per token of
     the unmasked model; data_free: selectors that see no text; why_no_draws: by selector. Numbers of seeded selectors
     are means over seeds.
-    Errors: InputError where random or the reference rate is not in the tables.
-    """
+    Errors: InputError where random or the reference rate is not in the tables."""
     limits = thresholds or Thresholds()
     selectors = gap["selector"].unique(maintain_order=True).to_list()
     check_compared(gap["rate"].to_list(), selectors, limits)
@@ -139,10 +138,8 @@ def against_half(stability: pl.DataFrame) -> pl.DataFrame:
 
 def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
     """A table of verdicts in today's words; one that has the column `specific` as it is.
-
     In older tables `faithful` rested on gap and damage alone and `stable` on nested sizes: they become `sufficient` and
-    `unknown`, with the reason. Published ones, which have numbers and no words, keep their nulls.
-    """
+    `unknown`, with the reason. Published ones, which have numbers and no words, keep their nulls."""
     if "specific" in verdicts.columns:
         return verdicts
     schema = spec("verdicts").schema(MORE)

@@ -28,18 +28,13 @@ class Numbers(NamedTuple):
 
 
 def sufficiency(
-    gap: pl.DataFrame,
-    differences: pl.DataFrame,
-    dense_nll: float,
-    draw_sweep: pl.DataFrame | None,
-    limits: Thresholds,
+    gap: pl.DataFrame, differences: pl.DataFrame, dense_nll: float, draw_sweep: pl.DataFrame | None, limits: Thresholds
 ) -> dict[str, Finding]:
     """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`.
 
     In damage and log gap a loss counts up to where the model is destroyed (`gap`'s column saturated_above; earlier
     tables have no such limit). Two masks that both destroy it are not told apart; further rates at which both orders
-    do are left out.
-    """
+    do are left out."""
     ceiling = pl.col("saturated_above") if "saturated_above" in gap.columns else pl.lit(math.inf)
     morf, lerf = (pl.min_horizontal(name, ceiling) for name in ("nll_morf", "nll_lerf"))
     gap = gap.with_columns(ceiling=ceiling, counted_gap=morf - lerf).filter(

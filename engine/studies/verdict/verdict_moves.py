@@ -36,10 +36,8 @@ WORDS = {
 
 def verdict_moves(judge: Judge, base: Thresholds) -> pl.DataFrame:
     """Table `verdict_moves`: per selector its words under `base` moved in one limit, and which of them changed.
-
     judge: the verdicts under given limits, as `judge_selectors` gives them. Two limits together are not moved: a
-    verdict that holds under each of these may still turn under both.
-    """
+    verdict that holds under each of these may still turn under both."""
     before = {row["selector"]: row for row in judge(base).iter_rows(named=True)}
     lines = []
     for limit, values in VALUES.items():

@@ -15,7 +15,7 @@ from tiny_models import text
 from engine.data.corpora import windows
 from engine.data.disjoint import _runs, _starts, disjoint_draws
 from engine.models.loading import LoadedModel
-from engine.records.shortfalls import shortfalls
+from engine.records.manifest import shortfalls
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores

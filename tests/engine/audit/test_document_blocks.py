@@ -18,8 +18,7 @@ from engine.data.texts import read_text
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.stats.blocks import block_difference, block_error, block_stderr, window_blocks
-from engine.stats.documents import document_blocks
+from engine.stats.blocks import block_difference, block_error, block_stderr, document_blocks, window_blocks
 from engine.stats.layer_matched import against_controls
 from engine.stats.paired import ratio_stderr
 from engine.stats.protocol_harm import Harm, text_part

@@ -15,12 +15,12 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.results.folders import read_table
 from engine.results.store import Store
-from engine.run.invariance_plan import InvariancePlan
+from engine.run.analysis_plans import InvariancePlan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
-from engine.studies.audit.domain_draws import text_draws
+from engine.studies.audit.domain import text_draws
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.conduct import run_studies
 

@@ -8,7 +8,7 @@ from engine.edits.masks import removed_rows
 from engine.interventions.in_weights import zeroed
 from engine.measures.generation import generate_batch
 from engine.results.store import Store
-from engine.run.replies_plan import RepliesPlan
+from engine.run.analysis_plans import RepliesPlan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.replies import SweepReplies
 from engine.studies.base import conduct

@@ -21,9 +21,8 @@ from torch import Tensor
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.data.pairs import read_pairs
-from engine.data.prompts import prompt_ids
-from engine.data.system_prompts import TOPICS, wordings
-from engine.edits.steering import Steering
+from engine.data.prompts import TOPICS, prompt_ids, wordings
+from engine.edits.edit import Steering
 from engine.interventions.apply import applied
 from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge

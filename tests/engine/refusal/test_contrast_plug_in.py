@@ -18,7 +18,7 @@ from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import EncodedPrompts, prompt_ids
 from engine.edits.contrasts import load_contrasts, refusal_mask
 from engine.edits.edit import UNEDITED
-from engine.edits.from_files import edit_from_contrast
+from engine.edits.mask_files import edit_from_contrast
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store

@@ -19,7 +19,7 @@ from refusal_helpers import small_run
 
 from engine.cli import main
 from engine.data.pairs import pairs_record
-from engine.edits.card_claims import broken, few_refused
+from engine.edits.card import broken, few_refused
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask
 from engine.edits.edit import Edit, edit_of
 from engine.edits.effect import READABLE, Change, Effect, total

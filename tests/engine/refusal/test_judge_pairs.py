@@ -15,7 +15,7 @@ from engine.judges.refusals import Refused
 from engine.records.manifest import read_manifest
 from engine.results.tables import checked
 from engine.stats.intervals import wilson
-from engine.studies.refusal.judge_pairs import JudgedReplies
+from engine.studies.refusal.transfer import JudgedReplies
 
 SMALL = [
     "--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "4", "--samples", "4", "--max-length", "32",

@@ -17,8 +17,7 @@ from dashboard.pages.rows import row_sets
 from engine.cli import main
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
 from engine.edits.effect import Change, Effect
-from engine.edits.from_files import edit_from_mask
-from engine.edits.mask_files import read_mask, spec_of, write_mask
+from engine.edits.mask_files import edit_from_mask, read_mask, spec_of, write_mask
 from engine.models.loading import LoadedModel
 from engine.records.files import write_atomic
 from engine.records.hashing import file_sha256

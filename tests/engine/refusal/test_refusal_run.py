@@ -26,9 +26,8 @@ from engine.records import progress
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.run.field_types import settings_of
-from engine.run.pace import Pace, told
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import LocalRunner
+from engine.run.runner import LocalRunner, Pace, told
 from engine.studies.base import conduct
 from engine.studies.forecast import at_pace
 from engine.studies.refusal.points import Chosen, Controlled

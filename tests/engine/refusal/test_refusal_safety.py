@@ -24,8 +24,7 @@ from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, refus
 from engine.edits.edit import NO_ROWS, Edit, edit_of
 from engine.edits.effect import Change, Effect
 from engine.edits.export import export_masked
-from engine.edits.from_files import edit_from_contrast
-from engine.edits.mask_files import write_mask
+from engine.edits.mask_files import edit_from_contrast, write_mask
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError

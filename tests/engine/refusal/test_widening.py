@@ -14,9 +14,9 @@ from engine.edits.contrasts import check_k, check_lambda
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.refusal_plan import KS, LAMBDAS
+from engine.studies.refusal.grid import LARGEST_K, LARGEST_LAMBDA, SMALLEST_K, SMALLEST_LAMBDA, Axes
 from engine.studies.refusal.operating_point import operating_points
 from engine.studies.refusal.points import Chosen
-from engine.studies.refusal.widening import LARGEST_K, LARGEST_LAMBDA, SMALLEST_K, SMALLEST_LAMBDA, Axes
 
 N = 376_832  # rows of a one-billion model
 PAPER = Axes(LAMBDAS, KS, N)
