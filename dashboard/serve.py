@@ -269,7 +269,7 @@ def _import_what_the_first_page_needs() -> None:
 def _import_what_sessions_would_share() -> None:
     """pandas and transformers, before any session runs. plotly takes pandas out of `sys.modules` without importing it,
     and where another thread is at that moment half through the import it finds a module without `Series`. transformers
-    puts another module in its own place at the end of its import: who waited meanwhile gets the first, without names."""
+    puts another module in its place at the end of its import: who waited meanwhile gets the first, without names."""
     importlib.import_module("pandas.io.formats.style")  # with all of pandas, and what tables of texts need beside it
     importlib.import_module("transformers")
 
