@@ -14,10 +14,11 @@ from engine.studies.verdict.removal_budgets import removal_budgets, share_text
 from precomputed import smollm2_dir
 
 RESULTS = smollm2_dir() / "results"
+VALIDITY = ("faithful", "sufficient", "partly", "not")
 
 
 def test_readme_says_what_the_tables_hold() -> None:
-    text = (smollm2_dir() / "README.md").read_text("utf-8")
+    text = (smollm2_dir() / "README.md").read_text("utf-8").partition("## What it says")[0]
     lines = {name: line for line, name in re.findall(r"^(\| (\w+)[ ,].*)$", text, re.MULTILINE) if name != "selector"}
     lerf = removal_budgets(read_table(RESULTS, "budget"), "lerf")
     sweep = read_table(RESULTS, "sweep").filter(pl.col("order") == "lerf", pl.col("rate") >= 0.01)
@@ -46,19 +47,54 @@ def test_budgets_and_curves_are_of_the_shipped_scores() -> None:
     assert removal_order(scores["fisher"], "morf").size == 155_520
 
 
-def test_readme_says_what_is_specific() -> None:
+def test_readme_says_what_the_verdicts_rest_on() -> None:
     text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
+    verdicts = {row["selector"]: row for row in read_table(RESULTS, "verdicts").iter_rows(named=True)}
+    by_word = {word: [name for name, row in verdicts.items() if row["validity"] == word] for word in VALIDITY}
+    assert by_word["faithful"] == []
+    assert by_word["sufficient"] == ["fisher"]
+    assert by_word["partly"] == ["ig", "consensus2"]
+    assert f"gone it does {verdicts['fisher']['damage']:.0%} of the harm of random rows" in text
     table = read_table(RESULTS, "specific")
     assert set(table["matched_seeds"]) == {5}
-    lerf = {row["selector"]: row for row in table.filter(order="lerf").iter_rows(named=True)}
-    assert [name for name, row in lerf.items() if row["answer"] == "better"] == ["lrp"]
-    assert f"lrp does {-lerf['lrp']['difference']:.2f} nats less harm" in text
-    assert f"(p {lerf['lrp']['p_holm']:.3f} after".replace("0.", ".") in text
-    assert f"fisher does {-lerf['fisher']['difference']:.2f} less" in text
-    assert f"({lerf['fisher']['detectable']:.2f} would have been)" in text
     morf = table.filter(order="morf")
-    assert set(morf["answer"]) == {"better"}
     assert f"by {morf['difference'].min():.1f} to {morf['difference'].max():.1f} nats" in text
+    assert {row["specific"] for row in verdicts.values()} == {"MoRF only", "not applicable"}
+    for name in ("fisher", "lrp"):
+        (said,) = re.findall(r"under LeRF at [\d.]+% it does not clearly .*?\((-[\d.]+) ", verdicts[name]["reasons"])
+        assert f"{name} by {said[1:]}" in text
+    draws = read_table(RESULTS, "draw_sweep").filter(pl.col("order") == "lerf", (pl.col("rate") - 0.03).abs() < 1e-9)
+    dense = read_table(RESULTS, "sweep").filter(rate=0.0)["nll"][0]
+    for name, between in (("lrp", "between {} and {} nats"), ("fisher", "{} to {}"), ("ig", "{} to {}")):
+        losses = (draws.filter(selector=name)["nll"] - dense).to_list()
+        assert between.format(*(_short(f"{loss:.2f}") for loss in (min(losses), max(losses)))) in text
+    assert [name for name, row in verdicts.items() if row["stability"] == "stable"] == ["wanda"]
+    assert [name for name, row in verdicts.items() if row["stability"] == "not"] == ["consensus2", "fisher"]
+    for name in ("wanda", "fisher", "consensus2"):
+        spearman, jaccard = (_short(f"{verdicts[name][f'draw_{what}']:.3f}") for what in ("spearman", "jaccard"))
+        assert re.search(rf"{spearman}(, Jaccard| and) {jaccard}", text), name
+
+
+def test_readme_says_what_the_model_says_and_can_do() -> None:
+    text = (smollm2_dir() / "README.md").read_text("utf-8")
+    replies = read_table(RESULTS, "sweep_replies").filter(prompt="What is the capital of France?", order="lerf")
+    for rate in (0.03, 0.1):
+        (reply,) = replies.filter(pl.col("selector") == "fisher", (pl.col("rate") - rate).abs() < 1e-9)["reply"]
+        assert re.search(rf"^\| fisher's lowest {rate:.0%} \| [\d.]+ \| `{re.escape(reply)}` \|$", text, re.MULTILINE)
+    table = read_table(RESULTS, "downstream").filter(order="lerf")
+    means = table.group_by("selector", "rate", "task").agg(pl.col("accuracy").mean())
+    lines = re.findall(r"^\| ([\w ,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    assert len(lines) == 9
+    for title, *shares in lines:
+        name, rate = ("fisher", 0.0) if title == "as it is" else (title.partition(",")[0], 0.1)
+        for task, share in zip(("plain_facts", "arithmetic", "continuation"), shares, strict=True):
+            (mean,) = means.filter(pl.col("rate") == rate, selector=name, task=task)["accuracy"]
+            assert float(share) == pytest.approx(mean, abs=0.0051), (title, task)
+
+
+def _short(number: str) -> str:
+    """Without the zero before the point, as the README has it."""
+    return number.removeprefix("0")
 
 
 @pytest.mark.long
