@@ -13,6 +13,7 @@ from engine.records.hashing import Json
 from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, for_model, preset
+from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS
 from engine.run.field_types import Names
 from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
@@ -51,6 +52,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
+    claims = [one for one in args.analyses if one in SHIPPED_CLAIMS or one.endswith(".toml")]
+    if claims and "claims-of" in args.analyses:
+        args.analyses = [one for one in args.analyses if one not in claims]
+        args.claims = ",".join([*([args.claims] if args.claims else []), *claims])
     plan = audit_plan(args)
     asked = args.analyses or list(PRESETS[args.preset or default_preset(args.model)].analyses) or [_ALL]
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])

@@ -9,6 +9,7 @@ from engine.interventions.kinds import INTERVENTIONS
 from engine.measures.base import MEASURES
 from engine.records.errors import InputError, unknown
 from engine.run import field_types
+from engine.run.claims_plan import ClaimsPlan
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.protocols_plan import ProtocolsPlan
@@ -248,7 +249,7 @@ class DownstreamPlan:
 
 @dataclass(frozen=True)
 class AuditPlan(
-    DownstreamPlan, SinglesPlan, JointPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan,
+    DownstreamPlan, ClaimsPlan, SinglesPlan, JointPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan,
     RankDistributionPlan, SpecificPlan, RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's
