@@ -17,7 +17,7 @@ A plan holds the name of a shipped claim, and the text of any other. No torch.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,12 @@ def claim_of(entry: str, name: str = "a claim of the plan") -> PublishedClaim:
         raise InputError(f"{name} is no published claim: it is nested too deeply") from None
     except ValueError as error:  # of TOML and of `_claim`
         raise InputError(f"{name} is no published claim: {error}; shipped ones: {', '.join(SHIPPED)}") from None
+
+
+def selectors_of(entries: Iterable[str]) -> tuple[str, ...]:
+    """The selectors that these claims of a plan compare, each once."""
+    claims = [claim_of(entry) for entry in entries]
+    return tuple(dict.fromkeys(name for claim in claims for name in (claim.score, claim.than)))
 
 
 def _claim(given: Mapping[str, Any]) -> PublishedClaim:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.stats.intervals import student_t
 from engine.stats.similarity import average_ranks
 
 CONFIDENCE, RESAMPLES = 0.95, 2000
@@ -39,11 +41,12 @@ def correlation(scores: Numbers, truth: Numbers, measure: str) -> Numbers:
 def compared(first: Numbers, second: Numbers, truth: Numbers, measure: str, seed: int = 0) -> Compared:
     """Both correlations with the truth of n units, and a paired bootstrap's interval of their difference.
 
-    Units are drawn again with replacement, each with its truth and both of its scores; the interval is from the 2.5% to
-    the 97.5% quantile of `RESAMPLES` differences (Efron and Tibshirani 1993, chapter 13), Spearman's ranks made anew in
-    each. **Choice:** of all units alike, although the sample is spread over Linears: strata take variance away, so that
-    this is rather too wide. Simulated: 95% intervals cover .91 to .96 for n = 64 and 512, normal and with the tails of
-    single effects, where the influence function's standard error covers .78 to .96, a studentised bootstrap .81 to .96.
+    Units are drawn again with replacement, each with its truth and both of its scores; the interval is between two
+    quantiles of `RESAMPLES` differences, those of 2.5% and 97.5% made a little wider by sqrt(n / (n - 1)) and Student's
+    t (the expanded percentile interval, Hesterberg 2015, arXiv:1411.5279). **Choice:** of all units alike, although the
+    sample is spread over Linears: strata take variance away, so that this is rather too wide. Simulated where both
+    scores are as good, for n = 32, 64, 128 and 512, normal, log-normal and with correlated heavy tails: it covers .92
+    to .96 (the bootstrap's standard deviation .87 to .97, the influence function's .78 to .96).
     No interval for n < 30.
 
     first, second, truth [n], finite
@@ -54,7 +57,9 @@ def compared(first: Numbers, second: Numbers, truth: Numbers, measure: str, seed
         return Compared(known[0], known[1], None, None)
     drawn = np.random.default_rng(seed).integers(0, truth.size, (RESAMPLES, truth.size))
     differences = correlation(first[drawn], truth[drawn], measure) - correlation(second[drawn], truth[drawn], measure)
-    low, high = np.nanquantile(differences, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    n = truth.size
+    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * student_t(n - 1, CONFIDENCE))
+    low, high = np.nanquantile(differences, (tail, 1 - tail))
     return Compared(known[0], known[1], float(low), float(high))
 
 

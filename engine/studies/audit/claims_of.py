@@ -20,7 +20,7 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.audit_plan import RandomMasksPlan, SinglesPlan
 from engine.run.cell import Cell
-from engine.run.claims_plan import EFFECTS, PRUNING, ClaimsPlan, PublishedClaim, claim_of
+from engine.run.claims_plan import EFFECTS, PRUNING, ClaimsPlan, PublishedClaim, claim_of, selectors_of
 from engine.run.preflight import impossible
 from engine.run.runner import Results
 from engine.selectors import get_selector
@@ -140,7 +140,7 @@ def _claims(audit: AuditInputs) -> list[PublishedClaim]:
 
 
 def _selectors(audit: AuditInputs) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for claim in _claims(audit) for name in (claim.score, claim.than)))
+    return selectors_of(audit.plan.published_claims)
 
 
 def _once(audit: AuditInputs, name: str, make: Callable[[], Any]) -> Any:

@@ -278,7 +278,8 @@ def _published(tables: Tables) -> Iterator[Claim]:
         unit = "correlation" if row["kind"] == "effects" else "nats per token"
         yield Claim(
             row["selector_a"], row["title"], row["claim"], row["advantage"], unit, row["control"],
-            "95% interval of the advantage, and p of the control; not corrected over claims", row["p_control"], INTERVAL,
+            "95% interval of the advantage, and p of the control; not corrected over claims", row["p_control"],
+            INTERVAL,
         )  # fmt: skip
 
 

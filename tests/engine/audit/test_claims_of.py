@@ -51,29 +51,32 @@ def test_correlations_are_scipys() -> None:
     truth = draw.normal(size=40)
     a, b = np.round(truth + draw.normal(size=40), 0), draw.normal(size=40)
     for measure, of in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
-        ours = compared(a, b, truth, measure)
-        assert ours[:2] == pytest.approx((of(a, truth)[0], of(b, truth)[0]), abs=1e-6)
-        theirs = stats.bootstrap(
-            (a, b, truth), lambda a, b, t, of=of: of(a, t)[0] - of(b, t)[0], paired=True, vectorized=False,
-            n_resamples=999, method="percentile", rng=np.random.default_rng(2),
-        ).confidence_interval  # fmt: skip
-        assert ours[2:] == pytest.approx((theirs.low, theirs.high), abs=0.06)  # 2.5% quantiles of some 1,000 draws
+        assert compared(a, b, truth, measure)[:2] == pytest.approx((of(a, truth)[0], of(b, truth)[0]), abs=1e-6)
+    theirs = stats.bootstrap(
+        (a, b, truth), lambda a, b, t: stats.pearsonr(a, t)[0] - stats.pearsonr(b, t)[0], paired=True,
+        vectorized=False, n_resamples=999, method="percentile", rng=np.random.default_rng(2),
+    ).confidence_interval  # fmt: skip
+    low, high = compared(a, b, truth, "pearson")[2:]
+    assert (low, high) == pytest.approx((theirs.low, theirs.high), abs=0.06)  # 2.5% quantiles of some 1,000 draws
     assert compared(a[:20], b[:20], truth[:20], "pearson").low is None
     assert compared(np.ones(40), b, truth, "pearson").first is None
 
 
 @pytest.mark.parametrize("tails", [lambda x: x, np.exp])
 def test_noise_is_told_at_its_level(tails: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two scores that follow effects equally well: 400 trials, of which 95% should cover 0 (three standard errors: .033;
-    percentile intervals of 64 units are known to miss a little more)."""
+    """Two scores of noise, 400 trials of 128 units: 95% intervals cover 0 in .92 to .96 (see `compared`), give or take
+    three standard errors of the trials; the first is told ahead in some 2.5%."""
     monkeypatch.setattr(correlation_pairs, "RESAMPLES", 300)
-    draw, covered = np.random.default_rng(3), []
+    draw, ends = np.random.default_rng(3), []
     for trial in range(400):
-        truth, a, b = (tails(one) for one in draw.normal(size=(3, 64)))
-        one = compared(a, b, truth, "pearson", seed=trial)
-        assert one.low is not None and one.high is not None
-        covered.append(one.low <= 0 <= one.high)
-    assert 0.95 - 0.045 <= np.mean(covered) <= 0.95 + 0.033
+        truth, a, b = (tails(one) for one in draw.normal(size=(3, 128)))
+        ends.append(compared(a, b, truth, "pearson", seed=trial)[2:])
+    low, high = np.array(ends, dtype=float).T
+    assert 0.92 - 0.041 <= np.mean((low <= 0) & (high >= 0)) <= 0.96 + 0.03
+    assert np.mean(low > 0) <= 0.025 + 0.035
+    truth = draw.normal(size=128)
+    told = compared(truth + draw.normal(size=128), draw.normal(size=128), truth, "pearson")
+    assert told.low is not None and told.low > 0  # noqa: PT018
 
 
 def test_controls_keep_what_they_are_to_keep() -> None:
@@ -94,7 +97,7 @@ def test_shipped_claims_are_as_printed() -> None:
     assert all({claim.score, claim.than} <= known and claim.published for claim in claims.values())
     ours = claims["lrp_pruning"]
     table = pl.read_parquet(Path(precomputed.__file__).parent / "paper" / "lerf_morf_ppl.parquet")
-    table = table.filter(model=ours.models[0], order="LeRF", rate=ours.rates[0])
+    table = table.filter(model=ours.models[0], order="lerf", rate=ours.rates[0])
     for name, printed in zip((ours.score, ours.than), ours.published or (), strict=True):
         assert table.filter(selector=name)["ppl"].item() == printed
 
@@ -140,6 +143,7 @@ def test_claims_stand_behind_the_analysis_or_in_the_option(tmp_path: Path, monke
         main(["analyze", "demo", *words])
         assert seen[-1][0].published_claims == ("relp_effects", EFFECTS)
         assert list(seen[-1][1]) == ["claims-of"]
+        assert seen[-1][0].scoring.selectors == ("relp", "grad_x_input", "wanda", "magnitude")
     with pytest.raises(InputError, match="did you mean 'relp_effects'"):
         read_claims("relp_efects", "--claims")
 
@@ -149,8 +153,8 @@ def test_numbers_are_those_of_every_mask_measured_by_hand(
 ) -> None:
     """All rows one by one, and two masks with their controls; the plan has neither selector. Then all destroyed."""
     n = tiny_llama.rows.n_rows
-    claims = (EFFECTS, PRUNING, PRUNING.replace("B beats", "C beats") + '\norder = "morf"')
-    claims = (*claims, EFFECTS.replace("A follows", "D follows").replace('"wanda"', '"lrp"').replace("row", "neuron"))
+    claims = (EFFECTS, PRUNING, PRUNING.replace("B prunes", "C prunes") + '\norder = "morf"')
+    claims = (*claims, EFFECTS.replace("A follows", "D follows").replace('"row"', '"neuron"'))
     with Store(tmp_path) as store:
         monkeypatch.setattr(AuditInputs, "saturated_above_on", lambda *_: 1e9)
         audit = tiny_audit(
