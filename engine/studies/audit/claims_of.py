@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ from engine.edits.ranked_edits import Ranking
 from engine.measures.nll import Nll
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
-from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.audit_plan import RandomMasksPlan, SinglesPlan
 from engine.run.cell import Cell
 from engine.run.claims_plan import EFFECTS, PRUNING, ClaimsPlan, PublishedClaim, claim_of, selectors_of
-from engine.run.preflight import impossible
+from engine.run.preflight import LeftOut, impossible
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.blocks import block_difference
@@ -79,11 +78,9 @@ class ClaimsOf(Study[AuditInputs]):
         titles = {claim.title for claim in claims}
         if len(titles) < max(len(claims), 1):
             raise InputError(f"claims-of needs claims of distinct titles, got {len(claims)}; give them with --claims")
-        for name in _selectors(audit):
+        for name in selectors_of(audit.plan.published_claims):
             if get_selector(name).seeded:
-                raise InputError(
-                    f"a claim compares two rankings, and {name} has one per seed; what is drawn is its control"
-                )
+                raise InputError(f"a claim compares two rankings, and {name} has one per seed; it is a control")
 
     @classmethod
     def expected(cls, audit: AuditInputs, known: Results) -> Expected:
@@ -114,18 +111,14 @@ class ClaimsOf(Study[AuditInputs]):
             why = _why_not(audit, claim)
             measure = _effects if claim.kind == EFFECTS else _pruning
             line = dict[str, Any](answer=UNMEASURED) if why else measure(audit, claim, results)
-            about = asdict(claim)
-            a, b = about.pop("published") or (None, None)
-            line |= {name: about[name] for name in ("title", "source", "kind", "measure", "control")} | {
-                "model": audit.loaded.id, "published_on": ", ".join(claim.models), "unit_kind": claim.units,
-                "selector_a": claim.score, "selector_b": claim.than, "published_a": a, "published_b": b,
-            }  # fmt: skip
-            lines.append(line | {"claim": _sentence(claim, line, why)})
+            a, b = claim.published or (None, None)
+            lines.append(line | {
+                "model": audit.loaded.id, "title": claim.title, "source": claim.source, "kind": claim.kind,
+                "published_on": ", ".join(claim.models), "unit_kind": claim.units, "measure": claim.measure,
+                "selector_a": claim.score, "selector_b": claim.than, "control": claim.control, "published_a": a,
+                "published_b": b, "claim": _sentence(claim, line, why),
+            })  # fmt: skip
         return {"published_claims": frame("published_claims", lines)}
-
-    def record(self, audit: AuditInputs) -> Json:
-        """The claims as they were read: a shipped one may be another in another version."""
-        return {"published_claims": [asdict(claim) for claim in _claims(audit)]}
 
     def line(self, audit: AuditInputs, tables: Tables) -> str:
         rows = tables["published_claims"].iter_rows(named=True)
@@ -137,10 +130,6 @@ class ClaimsOf(Study[AuditInputs]):
 
 def _claims(audit: AuditInputs) -> list[PublishedClaim]:
     return [claim_of(entry) for entry in audit.plan.published_claims]
-
-
-def _selectors(audit: AuditInputs) -> tuple[str, ...]:
-    return selectors_of(audit.plan.published_claims)
 
 
 def _once(audit: AuditInputs, name: str, make: Callable[[], Any]) -> Any:
@@ -155,8 +144,9 @@ def _units(audit: AuditInputs, kind: str) -> Units:
     return units
 
 
-def _left_out(audit: AuditInputs) -> dict[str, str]:
-    reasons: dict[str, str] = _once(audit, "left out", lambda: impossible(audit.loaded, _selectors(audit)))
+def _left_out(audit: AuditInputs) -> LeftOut:
+    names = selectors_of(audit.plan.published_claims)
+    reasons: LeftOut = _once(audit, "left out", lambda: impossible(audit.loaded, names))
     return reasons
 
 
@@ -174,8 +164,8 @@ def _scores(audit: AuditInputs, claim: PublishedClaim, units: Units) -> list[npt
     """Of all units, by both selectors under the plan's settings, whether or not the plan has them. [U] each"""
 
     def make() -> dict[str, npt.NDArray[np.float32]]:
-        names = tuple(name for name in _selectors(audit) if name not in _left_out(audit))
-        scored = audit.score(audit.loaded, replace(audit.plan.scoring, selectors=names))
+        names = [name for name in selectors_of(audit.plan.published_claims) if name not in _left_out(audit)]
+        scored = audit.score(audit.loaded, replace(audit.plan.scoring, selectors=tuple(names)))
         return {name: values.numpy() for name, values in scored.scores.items()}
 
     of_rows = _once(audit, "scores", make)

@@ -39,10 +39,8 @@ than = "magnitude"
 control = "layer_matched"
 published = { score = 0.9, than = 0.1 }
 """
-PRUNING = (
-    EFFECTS.replace("effects", "pruning").replace("A follows", "B beats").replace("pearson", "perplexity")
-    + "rates = [0.3]"
-)
+PRUNING = EFFECTS.replace("A follows", "B prunes").replace('"effects"', '"pruning"')
+PRUNING = PRUNING.replace("pearson", "perplexity") + "rates = [0.3]"
 
 
 def test_correlations_are_scipys() -> None:
