@@ -255,8 +255,8 @@ def _told(advantage: float, low: float | None, high: float | None, p_control: fl
 
 def _sentence(claim: PublishedClaim, line: dict[str, Any], why: str) -> str:
     """The answer with its numbers, what was published, and of what."""
-    printed = claim.published
-    numbers = "the direction only" if printed is None else f"{claim.measure} {printed[0]:g} against {printed[1]:g}"
+    printed, name = claim.published, claim.measure.title() if claim.kind == EFFECTS else claim.measure
+    numbers = "the direction only" if printed is None else f"{name} {printed[0]:g} against {printed[1]:g}"
     source = f"Published: {numbers}, {', '.join(claim.models)}, {claim.setup} ({claim.source})."
     begin, pruned = f"{claim.title}: {IN_WORDS[line['answer']]}", claim.kind == PRUNING
     if line.get("value_a") is None or line.get("value_b") is None:
@@ -265,12 +265,12 @@ def _sentence(claim: PublishedClaim, line: dict[str, Any], why: str) -> str:
     how = "removed together" if pruned else "each removed alone"
     more = f" ({share_text(line['rate'])}, {ORDER_TITLES[claim.order]})" if pruned else ""
     here = f"{line['units_sampled']:,} {claim.units}s{more} {how}, {line['tokens']:,} tokens"
-    text = f"{begin}. Here: {claim.measure} {a} for {claim.score}, {b} for {claim.than} ({here})"
+    text = f"{begin}. Here: {name} {a} for {claim.score}, {b} for {claim.than} ({here})"
     if line.get("spearman_a") is not None:
         text += f", Spearman {line['spearman_a']:.3f} and {line['spearman_b']:.3f}"
     if line.get("advantage_low") is not None:
         low, high, unit = line["advantage_low"], line["advantage_high"], " nats per token" if pruned else ""
-        text += f"; ahead by {line['advantage']:+.3g}{unit} ({low:+.3g} to {high:+.3g})"
+        text += f"; advantage {line['advantage']:+.3g}{unit} ({low:+.3g} to {high:+.3g})"
         if low <= 0 <= high:
             text += f", a difference of {line['detectable']:.2g} would have been told"
     if line.get("p_control") is not None:
