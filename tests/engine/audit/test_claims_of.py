@@ -25,7 +25,7 @@ from engine.selectors.base import available_selectors
 from engine.stats import correlation_pairs
 from engine.stats.correlation_pairs import compared, shuffled
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.singles import sampled_units
+from engine.studies.audit.singles import sampled_rows
 from engine.studies.claims.ledger import ledger
 
 EFFECTS = """title = "A follows effects"
@@ -107,10 +107,8 @@ def test_shipped_claims_are_as_printed() -> None:
         (('"magnitude"', '"wanda"'), "two selectors"),
         (('"pearson"', '"perplexity"'), "available: pearson, spearman"),
         (('["GPT-2"]', '"GPT-2"'), "models must be a list"),
-        (("than = 0.1", "than = true"), "score = NUMBER"),
         (("than = 0.1", "than = nan"), "score = NUMBER"),
         (("nobody 2026", r"nobody\u001b[2J"), "one line of 1 to 300"),
-        (("nobody 2026", "x" * 301), "one line of 1 to 300"),
         (("other units", ""), "setup must be one line"),
         (("published =", "rates = [0.3]\npublished ="), "rates"),
         (("A follows", 'A" follows'), "no published claim"),
@@ -162,19 +160,14 @@ def test_numbers_are_those_of_every_mask_measured_by_hand(
         lines = {row["title"][0]: row for row in table.iter_rows(named=True)}
         both = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("wanda", "magnitude")}).scores
         dense = nll_of(audit, []).nats_per_token
-        sample = sampled_units(audit, "row")
-        assert sample is not None
-        rows = list(sample.effects)
+        rows = list(sampled_rows(audit).effects)
         effects = np.abs([nll_of(audit, [row]).nats_per_token - dense for row in rows])
         for side, name in (("a", "wanda"), ("b", "magnitude")):
-            assert lines["A"][f"value_{side}"] == pytest.approx(stats.pearsonr(both[name][rows], effects)[0], abs=1e-5)
-            assert lines["A"][f"spearman_{side}"] == pytest.approx(
-                stats.spearmanr(both[name][rows], effects)[0], abs=1e-5
-            )
-            mask = lowest(both[name].tolist(), round(0.3 * n))
-            assert lines["B"][f"value_{side}"] == pytest.approx(nll_of(audit, mask).nats_per_token, abs=1e-6)
-            mask = lowest((-both[name]).tolist(), round(0.3 * n))
-            assert lines["C"][f"value_{side}"] == pytest.approx(nll_of(audit, mask).nats_per_token, abs=1e-6)
+            for column, of in (("value", stats.pearsonr), ("spearman", stats.spearmanr)):
+                assert lines["A"][f"{column}_{side}"] == pytest.approx(of(both[name][rows], effects)[0], abs=1e-5)
+            for case, scores in (("B", both[name]), ("C", -both[name])):
+                nll = nll_of(audit, lowest(scores.tolist(), round(0.3 * n))).nats_per_token
+                assert lines[case][f"value_{side}"] == pytest.approx(nll, abs=1e-6)
         for line, sign in ((lines["A"], 1), (lines["B"], -1), (lines["C"], 1)):
             assert line["advantage"] == pytest.approx(sign * (line["value_a"] - line["value_b"]))
             assert line["advantage_low"] <= line["advantage"] <= line["advantage_high"]
@@ -186,9 +179,7 @@ def test_numbers_are_those_of_every_mask_measured_by_hand(
         assert set(ledger({"published_claims": table})["case"]) == {lines[name]["title"] for name in "ABC"}
         monkeypatch.setattr(AuditInputs, "saturated_above_on", lambda *_: 0.0)
         again = tables_of("claims-of", audit)["published_claims"].filter(kind="pruning")
-        assert again["answer"].to_list() == ["saturated", "saturated"]
-        assert again["advantage"].null_count() == 2
+        assert again.select("answer", "advantage").rows() == [("saturated", None)] * 2
+        seeded = tiny_audit(tiny_llama, tiny_text, store, published_claims=(EFFECTS.replace("magnitude", "random"),))
         with pytest.raises(InputError, match="one per seed"):
-            tables_of("claims-of", tiny_audit(
-                tiny_llama, tiny_text, store, published_claims=(EFFECTS.replace("magnitude", "random"),)
-            ))  # fmt: skip
+            tables_of("claims-of", seeded)
