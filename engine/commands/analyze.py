@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from engine.records.hashing import Json
 from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, for_model, preset
+from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS, selectors_of
 from engine.run.field_types import Names
 from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
@@ -20,7 +22,7 @@ from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_
 if TYPE_CHECKING:
     from engine.studies.conduct import Fit
 
-_ALL = "all"
+_ALL, _CLAIMS_OF = "all", "claims-of"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,10 +53,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
+    claims = [one for one in args.analyses if one in SHIPPED_CLAIMS or one.endswith(".toml")]
+    if claims and _CLAIMS_OF in args.analyses:
+        args.analyses = [one for one in args.analyses if one not in claims]
+        args.claims = ",".join([*([args.claims] if args.claims else []), *claims])
     plan = audit_plan(args)
     asked = args.analyses or list(PRESETS[args.preset or default_preset(args.model)].analyses) or [_ALL]
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
     names = ANALYSES.offered() if _ALL in asked else known(",".join(asked), "ANALYSIS")
+    if list(names) == [_CLAIMS_OF] and args.selectors is None:  # claims name theirs
+        scoring = replace(plan.scoring, selectors=selectors_of(plan.published_claims))
+        plan = replace(plan, scoring=scoring)
     fit, report, folder, answers = measured(args, plan, names, skip=_ALL in asked or not args.analyses)
     notes = common.say_notes(folder)
     if common.as_json(args, {"folder": str(folder), "notes": notes, "left_out": fit.left_out, **report}):

@@ -10,6 +10,7 @@ from engine.measures.base import MEASURES
 from engine.records.errors import InputError, unknown
 from engine.run import field_types
 from engine.run.analysis_plans import InvariancePlan, ProtocolsPlan, RepliesPlan, VerdictPlan
+from engine.run.claims_plan import ClaimsPlan
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
 from engine.run.score_plan import (
     PAPER_SELECTORS,
@@ -245,7 +246,7 @@ class DownstreamPlan:
 
 @dataclass(frozen=True)
 class AuditPlan(
-    DownstreamPlan, SinglesPlan, JointPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan,
+    DownstreamPlan, ClaimsPlan, SinglesPlan, JointPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan,
     RankDistributionPlan, SpecificPlan, RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's

@@ -212,6 +212,7 @@ BUILT_IN = {
     "parts": f"{_AUDIT}.parts",
     "singles": f"{_AUDIT}.singles",
     "joint": f"{_AUDIT}.parts",
+    "claims-of": f"{_AUDIT}.claims_of",
     "protocols": f"{_AUDIT}.protocols",
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",

@@ -40,7 +40,10 @@ OTHER = "Another model"
 _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
 # Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
-_ALSO_READS = {"sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws"), "joint": ("singles",)}
+_ALSO_READS = {
+    "sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws"), "joint": ("singles",),
+    "claims-of": ("singles", "specific"),
+}  # fmt: skip
 _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
 
 

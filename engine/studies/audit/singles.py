@@ -10,7 +10,7 @@ import numpy.typing as npt
 from engine.data.corpora import Windows
 from engine.edits.edit import ZERO
 from engine.measures.nll import NegativeLogLikelihood
-from engine.models.units import UNITS, Units
+from engine.models.units import ROW, UNITS, Units
 from engine.results.tables import frame
 from engine.run.audit_plan import SinglesPlan
 from engine.run.cell import Cell
@@ -125,18 +125,29 @@ class _Wanted:
                 self.samples.append(_Sample(units, chosen, cells))
 
 
-class SampledRows(NamedTuple):
-    """The sample of rows: its text, the unedited model on it, and the cell of each row alone."""
+class SampledUnits(NamedTuple):
+    """The sample of one kind of units: its text, the unedited model on it, and the cell of each unit alone."""
 
     text: Windows
     dense: Cell[NegativeLogLikelihood]
+    units: Units
     effects: dict[int, Cell[NegativeLogLikelihood]]
 
 
-def sampled_rows(audit: AuditInputs) -> SampledRows:
+def sampled_units(audit: AuditInputs, kind: str) -> SampledUnits | None:
+    """None for a kind of which the plan, or the model, has none."""
     wanted = _wanted(audit)
-    rows = wanted.samples[0]
-    return SampledRows(wanted.text, wanted.dense, dict(zip(rows.chosen.tolist(), rows.cells, strict=True)))
+    for one in wanted.samples:
+        if one.units.kind == kind:
+            effects = dict(zip(one.chosen.tolist(), one.cells, strict=True))
+            return SampledUnits(wanted.text, wanted.dense, one.units, effects)
+    return None
+
+
+def sampled_rows(audit: AuditInputs) -> SampledUnits:
+    rows = sampled_units(audit, ROW)
+    assert rows is not None  # the plan has one at least
+    return rows
 
 
 def _wanted(audit: AuditInputs) -> _Wanted:

@@ -271,6 +271,18 @@ def _singles(tables: Tables) -> Iterator[Claim]:
             )  # fmt: skip
 
 
+@register_claim("published", needs=("published_claims",))
+def _published(tables: Tables) -> Iterator[Claim]:
+    """What a paper claims of two selectors, where it could be measured here."""
+    for row in _rows(tables["published_claims"].drop_nulls("advantage")):
+        unit = "correlation" if row["kind"] == "effects" else "nats per token"
+        yield Claim(
+            row["selector_a"], row["title"], row["claim"], row["advantage"], unit, row["control"],
+            "95% interval of the advantage, and p of the control; not corrected over claims", row["p_control"],
+            INTERVAL,
+        )  # fmt: skip
+
+
 def domain_sentence(row: dict[str, Any]) -> str:
     """One line of the table `domain_draws` in words."""
     between, p = row["jaccard_between"], row["p_family"]

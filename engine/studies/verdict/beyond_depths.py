@@ -113,7 +113,7 @@ def _finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None) -> F
     reasons = [_sentence(order, line, order in passed) for order, line in lines.items()]
     share = None if lerf is None else lerf["depth_share"]
     if lerf is not None and share is not None:
-        low = "at most" if lerf["depth_share_low"] < -1 else f"{lerf['depth_share_low']:.0%} to"  # nobody reads -19,000%
+        low = "at most" if lerf["depth_share_low"] < -1 else f"{lerf['depth_share_low']:.0%} to"
         depth = f"{share:.0%} ({low} {lerf['depth_share_high']:.0%})"
         reasons.append(f"random rows of its layers have {depth} of its LeRF advantage over random masks")
     return Finding(word, (share,), tuple(reasons))

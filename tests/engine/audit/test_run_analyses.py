@@ -27,14 +27,14 @@ from engine.studies.conduct import run_studies
 SMALL = {
     "sweep_rates": (0.0, 0.3), "stability_sizes": (2, 6), "stability_rates": (0.3,), "agreement_rates": (0.3,),
     "null_seeds": (0,), "rank_distribution_rates": (0.3,), "gap_rates": (0.3,),
-    "singles_rows": 12, "singles_neurons": 4, "singles_windows": 2,
+    "singles_rows": 12, "singles_neurons": 4, "singles_windows": 2, "published_claims": ("wanda_pruning",),
     "protocols": ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=2, resample_windows=2),
     "replies": RepliesPlan(replies_prompts=("Where?", "Why?"), replies_tokens=4),
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
     "rows", "sweep", "budget", "parts", "joint", "gap", "seeds", "differences", "jaccard", "spearman", "depth",
-    "mask_depth",
+    "mask_depth", "published_claims",
     "controls", "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "verdict_moves",
