@@ -53,6 +53,11 @@ class Line:
     chips: tuple[Chip, ...]
 
 
+def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
+    """Those that are answered: the last one where the table `invariance_verdicts` is there."""
+    return QUESTIONS if invariance is not None else QUESTIONS[:-1]
+
+
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
     """One per selector of `verdicts` (in today's words), in the order used everywhere.
     invariance: the table `invariance_verdicts`; None where it was not measured. Robust: the ranking stays the same when
@@ -69,7 +74,7 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         )
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips))
+        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))]))
     return found
 
 

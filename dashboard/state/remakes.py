@@ -18,7 +18,7 @@ from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.score_plan import SHIPPED
 from engine.run.typed_plan import Typed, typed, typed_audit
 from engine.selectors.own_scores import kept_beside
-from engine.studies.base import ANALYSES, AUDIT, STAGES, analyze_groups, plan_type, whole_plan
+from engine.studies.base import AUDIT, STAGES, all_analyses, analyze_groups, plan_type, whole_plan
 
 _NO_SETTINGS = "This folder does not tell its settings: the preset {} is taken."
 _OTHER_PAIRS = "This folder has no refusal run yet: the shipped prompt pairs are taken; Live edit takes others."
@@ -37,7 +37,7 @@ class Remake:
     def analyses(self) -> tuple[str, ...]:
         """Those of `analyze` that it runs; none for a stage of `refusal`."""
         found = {"sweep": ("sweep",), "analyze": self.request.words[2:]}.get(self.request.words[0], ())
-        return tuple(ANALYSES.offered()) if found == ("all",) else found
+        return tuple(all_analyses()) if found == ("all",) else found
 
 
 def possible(folder: Path, stem: str) -> bool:

@@ -17,7 +17,7 @@ from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, fo
 from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS, selectors_of
 from engine.run.field_types import Names
 from engine.run.score_plan import SHIPPED
-from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
+from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, all_analyses, analyze_groups, whole_plan
 
 if TYPE_CHECKING:
     from engine.studies.conduct import Fit
@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=COMMANDS["analyze"],
         description="Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell "
         "is kept: the same command resumes, and analyses share what they have in common.",
-        epilog=f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one that can be run here "
+        epilog=f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one but claims-of that can be run here "
         "and says why the others were skipped.",
     )
     common.add_model(parser)
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     plan = audit_plan(args)
     asked = args.analyses or list(PRESETS[args.preset or default_preset(args.model)].analyses) or [_ALL]
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
-    names = ANALYSES.offered() if _ALL in asked else known(",".join(asked), "ANALYSIS")
+    names = all_analyses() if _ALL in asked else known(",".join(asked), "ANALYSIS")
     if list(names) == [_CLAIMS_OF] and args.selectors is None:  # claims name theirs
         scoring = replace(plan.scoring, selectors=selectors_of(plan.published_claims))
         plan = replace(plan, scoring=scoring)

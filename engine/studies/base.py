@@ -217,6 +217,7 @@ BUILT_IN = {
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",
 }
+_BY_NAME = ("claims-of",)  # what `all` leaves out: it brings selectors of its own
 _STAGES = "engine.studies.refusal.stages"  # all of them, without their torch
 BUILT_IN_STAGES = dict.fromkeys(
     (
@@ -228,6 +229,12 @@ BUILT_IN_STAGES = dict.fromkeys(
 ANALYSES: Registry[StudyInfo] = Registry("analysis", BUILT_IN, group="analyses")
 STAGES: Registry[StudyInfo] = Registry("stage", BUILT_IN_STAGES)
 GROUPS = {AUDIT: ANALYSES, REFUSAL: STAGES}
+
+
+def all_analyses() -> list[str]:
+    """What `analyze MODEL all` runs."""
+    return [name for name in ANALYSES.offered() if name not in _BY_NAME]
+
 
 _PLANS: dict[str, type[Any]] = {AUDIT: AuditPlan, REFUSAL: RefusalPlan}
 

@@ -19,7 +19,7 @@ from engine.run.audit_plan import preset
 from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import ANALYSES
+from engine.studies.base import all_analyses
 from engine.studies.conduct import run_studies
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import Chosen
@@ -58,7 +58,7 @@ def build(
             (folder / name).unlink(missing_ok=True)
     with _store(store_folder) as store:
         audit = AuditInputs(loaded, preset("demo"), store, progress)
-        report = run_studies(audit, ANALYSES.names(), folder, LocalRunner(store, progress))
+        report = run_studies(audit, all_analyses(), folder, LocalRunner(store, progress))
         log.info("seconds: %s", report["done"])
         refusal(loaded, folder, store, progress)
 

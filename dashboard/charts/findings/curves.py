@@ -149,3 +149,15 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
     if not told_apart:
         return f"{NOTHING_APART} between any two selectors with {formats.rate(rate)} removed"
     return f"{told_apart} of {pairs} pairs of selectors differ beyond the errors with {formats.rate(rate)} removed"
+
+
+def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
+    """`; 1 of 3 random rankings destroys the model at 0.25%`: where the mean over seeds says little; "" elsewhere.
+    limit: NLL above which the model is destroyed, None where that is not known."""
+    seeded = frame.filter(model=model, order=order, selector=BASELINE)
+    for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
+        destroyed = int((cells["nll"] > limit).sum())
+        if 0 < destroyed < cells.height:
+            verb = words.verb(["one"] * destroyed, "destroys", "destroy")
+            return f"; {destroyed} of {cells.height} random rankings {verb} the model at {formats.rate(rate)}"
+    return ""

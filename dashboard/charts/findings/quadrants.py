@@ -16,7 +16,9 @@ def judged(verdicts: pl.DataFrame) -> str:
     stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
     bad = known.filter("stable_but_invalid")["selector"].to_list()
     if bad:
-        return f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid"
+        open_ = known.filter(pl.col("stability") == "unknown", pl.col("validity") == "not")["selector"].to_list()
+        untold = f"; whether {words.titles(open_)} {words.verb(open_, 'is', 'are')} stable is open" if open_ else ""
+        return f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid{untold}"
     if not stable:
         return "No selector is judged stable, so none is stable but invalid"
     return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged invalid"

@@ -153,7 +153,8 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
                 tools.show(
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=point.key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * _has_zone(figure), hero=True,
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * _has_zone(figure)
+                    + findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit), hero=True,
                 )  # fmt: skip
 
 

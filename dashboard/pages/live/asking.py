@@ -41,7 +41,7 @@ def prompt(
             "Prompt", "prompt", default=offered[0].prompt if offered else "",
             placeholder="Write a prompt and press Enter", in_form=True,
         )  # fmt: skip
-        pressed = st.form_submit_button("Run", type="primary", key="run", disabled=not possible, help=takes or None)
+        pressed = st.form_submit_button("Run", type="primary", key="run", disabled=not possible)
         if takes:
             st.caption(takes, width=300)
     with chips:

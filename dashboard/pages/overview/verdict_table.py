@@ -51,7 +51,7 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
-            for question in verdict_chips.QUESTIONS:
+            for question in verdict_chips.questions(invariance):
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
     for line in verdict_chips.lines(verdicts, invariance):
         _line(line, taken)

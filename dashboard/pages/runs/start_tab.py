@@ -33,7 +33,7 @@ from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
 from engine.selectors.score_files import ENDINGS
-from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
+from engine.studies.base import ANALYSES, AUDIT, all_analyses, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
 OTHER = "Another model"
@@ -117,7 +117,7 @@ def _estimate(request: jobs.Request) -> str:
     from engine.commands.analyze import audit_plan
 
     arguments = build_parser().parse_args(request.arguments())
-    names = tuple(ANALYSES.offered()) if "all" in request.words else request.words[2:]
+    names = tuple(all_analyses()) if "all" in request.words else request.words[2:]
     return estimates.of_analyses(request.model, audit_plan(arguments), names)
 
 

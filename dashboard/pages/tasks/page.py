@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
+from dashboard.charts.curves import ORDER_HEADINGS
 from dashboard.charts.findings.accuracy import accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
@@ -102,7 +103,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     chance = points["chance"].drop_nulls()
     figure = lines_chart.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
-        below=f"{series.ORDER_TITLES[order]}", error="error", hover=_hover,
+        below="; ".join(ORDER_HEADINGS[order]), error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
     name = f"downstream-{tools.file_name(heading)}-{order}"
