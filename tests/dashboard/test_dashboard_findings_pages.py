@@ -34,10 +34,13 @@ def title(name):
 
 def test_judged_of_verdicts():
     def verdicts(flags):
-        return frame([{"selector": n, "stability": s, "stable_but_invalid": b} for n, s, b in flags])
+        return frame([{"selector": n, "stability": s, "stable_but_invalid": b, "validity": "not"} for n, s, b in flags])
 
     assert quadrants.judged(verdicts([("lrp", "stable", False), ("wanda", "stable", True)])) == (
         "Wanda is stable but invalid"
+    )
+    assert quadrants.judged(verdicts([("ig", "unknown", False), ("wanda", "stable", True)])) == (
+        "Wanda is stable but invalid; whether IG is stable is open"
     )
     assert quadrants.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
     assert quadrants.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -195,10 +197,20 @@ def test_the_model_of_the_package_answers_and_its_broken_edit_is_shown(
     assert stamps(app) == ["ANSWERS", "BROKEN"]
 
 
-def test_without_verdicts_the_first_page_says_what_is_known_of_depths() -> None:
+def test_without_verdicts_the_first_page_says_what_is_known_of_depths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(precomputed.smollm2_dir() / "results", tmp_path / "results")
+    for stem in ("verdicts", "verdict_moves", "claims"):
+        (tmp_path / "results" / f"{stem}.parquet").unlink()
+    manifest = json.loads((tmp_path / "results" / "manifest.json").read_text())
+    manifest["files"] = {name: one for name, one in manifest["files"].items() if (tmp_path / "results" / name).exists()}
+    (tmp_path / "results" / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setattr(precomputed, "smollm2_dir", lambda: tmp_path)
     app = run_page("overview", source="SmolLM2-135M")
     assert [*app.exception, *app.warning] == []
-    assert "LRP does less harm than random rows of its own layers" in " ".join(one.value for one in app.markdown)
+    told = " ".join(one.value for one in app.markdown)
+    assert "selectors do more harm than random rows of their own layers" in told
     assert any("was not judged here" in one.value for one in app.caption)
 
 
