@@ -9,6 +9,7 @@ import polars as pl
 
 from dashboard.charts import palette
 from engine.stats.limits import BASELINE
+from engine.studies.verdict.removal_budgets import share_text
 
 QUESTIONS = ("Faithful?", "Stable?", "Robust?")
 YES, PARTLY, NO, UNKNOWN = ("✓", "green"), ("~", "orange"), ("✗", "red"), ("–", "gray")
@@ -46,11 +47,12 @@ class Chip:
 
 @dataclass(frozen=True)
 class Line:
-    """One selector's answers, in the order of `QUESTIONS`."""
+    """One selector's answers, in the order of `QUESTIONS`. budget: the share of rows that can go by it, in words."""
 
     selector: str
     stable_but_invalid: bool
     chips: tuple[Chip, ...]
+    budget: str = ""
 
 
 def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
@@ -74,7 +76,9 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         )
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))]))
+        budget = row.get("budget")
+        words = "" if budget is None else share_text(budget)
+        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))], words))
     return found
 
 

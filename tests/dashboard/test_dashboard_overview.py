@@ -158,6 +158,10 @@ def test_the_chips_say_what_the_tables_say():
     assert colours == {"✓": "green", "~": "orange", "✗": "red", "–": "gray"}
     without = verdict_chips.lines(table, None)
     assert {len(line.chips) for line in without} == {2}
+    budgets = verdict_chips.lines(table.with_columns(budget=pl.Series([0.1834, 0.0046, None, 0.02])), None)
+    assert {line.selector: line.budget for line in budgets} == {
+        "lrp": "18.3%", "ig": "0.46%", "wanda": "", "magnitude": "2%"
+    }  # fmt: skip
     assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}
     random = pl.concat([table, table.head(1).with_columns(selector=pl.lit("random"))])
     parameters = {line.selector: line.chips[0].parameters["selectors"] for line in verdict_chips.lines(random, None)}

@@ -23,7 +23,6 @@ WHAT = (
     "Each chip opens its evidence."
 )
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
-_CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
 GLOSS = {
     "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
 }  # fmt: skip
@@ -48,12 +47,15 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
         with suppress(InputError):  # told where the exact controls are
             invariance = picked.table("invariance_verdicts")
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
+    found = verdict_chips.lines(verdicts, invariance)
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**", width=_NAME_PX)
-        with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(verdict_chips.questions(invariance)))):
             for question in verdict_chips.questions(invariance):
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
-    for line in verdict_chips.lines(verdicts, invariance):
+        if any(line.budget for line in found):
+            st.markdown("**Budget**  \n:small[rows that can go]", width=_CHIP_PX)
+    for line in found:
         _line(line, taken)
     with st.expander("What the words mean, and why, selector by selector"):
         st.caption(WHAT)
@@ -81,14 +83,21 @@ def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
         st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
-        with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
                 parameters = {**taken, **chip.parameters}
                 if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
                     st.markdown(chip.markdown, width=_CHIP_PX)
+        if line.budget:
+            st.markdown(line.budget, width=_CHIP_PX)
         if line.stable_but_invalid:
             st.markdown(":red-badge[stable but invalid]", width="content")
+
+
+def _width_of(chips: int) -> int:
+    """Of so many beside each other, in pixels: on a phone a line of its own below the name."""
+    return chips * _CHIP_PX + (chips - 1) * _GAP_PX
 
 
 def _reasons(table: pl.DataFrame) -> None:
