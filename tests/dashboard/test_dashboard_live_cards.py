@@ -12,7 +12,7 @@ from app_pages import replies, run_live_edit, stamps as words, told
 from fake_replies import replies_are
 from planted import EVERYTHING
 
-from dashboard.chat import live, marked, stamps, tries
+from dashboard.chat import live, marked, stamps, tries, writing
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.pages.live import cards
@@ -186,6 +186,7 @@ def told_bodies(app: Any) -> list[str]:
 def test_differences_are_underlined_only_where_replies_share_words(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writing, "KEPT", 0)
     replies_are(monkeypatch, "The same words.")
     app = run(folder)
     assert replies(app) == ["The same words."] * 2
