@@ -39,7 +39,7 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
         if axis.nticks and scale > 1:
             axis.nticks = max(3, round(axis.nticks / (1.25 * scale)))  # larger labels leave room for fewer
         _grow(axis.title, ("standoff",), scale)
-        if axis.type == "category" and scale > 1 and len(axis.tickvals or ()) > _STAGE_STEPS:
+        if axis.type == "category" and scale > 1 and len(axis.ticktext or ()) > _STAGE_STEPS:
             last = len(axis.ticktext) - 1
             axis.ticktext = [text if (last - place) % 2 == 0 else "" for place, text in enumerate(axis.ticktext)]
         if axis.ticktext is not None:

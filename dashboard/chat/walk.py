@@ -35,6 +35,11 @@ class Step:
     broken: str = ""
     withheld: str = ""
 
+    @property
+    def ended(self) -> bool:
+        """Is its reply written, or held back?"""
+        return self.outcome is not None or bool(self.withheld)
+
     def why_broken(self, reference: Reference | None) -> str:
         """Why the reply counts as broken, "" where it does not or nothing is known to compare it with."""
         if self.broken or self.outcome is None or reference is None:
@@ -54,7 +59,7 @@ def name_of(order: str, rate: float) -> str:
     return f"{order} {rate:g}"
 
 
-def steps(selector: str, run: str = "") -> dict[str, Step]:
+def steps_of(selector: str, run: str = "") -> dict[str, Step]:
     """All steps of a selector: the model as it is, then by growing rate both orders."""
     edited = {
         name_of(order, rate): Step(Edit("language model", selector, order=order, rate=rate, run=run))
@@ -64,7 +69,7 @@ def steps(selector: str, run: str = "") -> dict[str, Step]:
 
 
 def write(
-    found: Mapping[str, Step],
+    steps: Mapping[str, Step],
     entry: live.Entry,
     prompt: str,
     tokens: int,
@@ -77,19 +82,19 @@ def write(
     theirs was measured. What the gate holds back says so. `InputError` as in `edits.mask_of` and `dialogue`.
     """
     masks: dict[str, Mask] = {WHOLE: NO_ROWS}
-    for name, step in found.items():
+    for name, step in steps.items():
         if step.edit is not None:
             masks[name] = edits.mask_of(entry, step.edit, writing.scoring(progress))
-    known = [name for name, one in found.items() if one.edit is None or effects.is_known(entry, masks[name], one.edit)]
-    for names in (known, *([name] for name in found if name not in known)):
-        answered = [name for name in names if _answered(found[name], entry, masks[name], progress)]
+    known = [name for name, one in steps.items() if one.edit is None or effects.is_known(entry, masks[name], one.edit)]
+    for names in (known, *([name] for name in steps if name not in known)):
+        answered = [name for name in names if _answered(steps[name], entry, masks[name], progress)]
         yield
-        progress("Writing", 0, 0)
+        progress("Replies", sum(one.ended for one in steps.values()), len(steps))
         for event in writing.batch(entry, {name: masks[name] for name in answered}, prompt, tokens, on_wait=on_wait):
             if isinstance(event, Outcome):
-                found[event.side].outcome = event
+                steps[event.side].outcome = event
             else:
-                found[event.side].text += event.text
+                steps[event.side].text += event.text
             yield
 
 
@@ -106,28 +111,30 @@ def _answered(step: Step, entry: live.Entry, mask: Mask, progress: Progress) -> 
     return True
 
 
-def finding(found: Mapping[str, Step], reference: Reference | None) -> str:
-    """In which order the replies break first, in one sentence; "" until all steps have ended."""
-    if any(step.outcome is None and not step.withheld for step in found.values()):
+def finding(steps: Mapping[str, Step], reference: Reference | None) -> str:
+    """At which share the replies of either order break first, in one sentence; "" until all steps have ended."""
+    if not all(step.ended for step in steps.values()):
         return ""
-    least, most = (_told(_first_broken(found, order, reference)) for order in ORDERS)
-    return f"with the least relevant rows first the reply {least}; with the most relevant first it {most}."
+    least, most = (_first_break(steps, order, reference) for order in ORDERS)
+    return f"with the least relevant rows first {least}; with the most relevant first {most}."
 
 
-def telling(found: Mapping[str, Step], reference: Reference | None) -> float:
-    """The rate that tells most: the first at which the orders part, one reply broken and the other not; else that of
-    the middle."""
+def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
+    """The rate that tells most: the first at which both orders are answered, and one reply is broken and the other not;
+    else that of the middle."""
     for rate in WALKED:
-        least, most = (found[name_of(order, rate)].stamp(reference) == stamps.BROKEN for order in ORDERS)
-        if least != most:
+        both = [steps[name_of(order, rate)].stamp(reference) for order in ORDERS]
+        if all(both) and both.count(stamps.BROKEN) == 1:
             return rate
     return WALKED[len(WALKED) // 2]
 
 
-def _first_broken(found: Mapping[str, Step], order: str, reference: Reference | None) -> float | None:
-    broken = (rate for rate in WALKED if found[name_of(order, rate)].stamp(reference) == stamps.BROKEN)
-    return next(broken, None)
-
-
-def _told(rate: float | None) -> str:
-    return f"is broken at none of the shares up to {WALKED[-1]:.0%}" if rate is None else f"breaks first at {rate:.0%}"
+def _first_break(steps: Mapping[str, Step], order: str, reference: Reference | None) -> str:
+    """In words, of the replies that are shown."""
+    shown = {rate: steps[name_of(order, rate)] for rate in WALKED if not steps[name_of(order, rate)].withheld}
+    if not shown:
+        return "no reply is shown"
+    broken = next((rate for rate, step in shown.items() if step.stamp(reference) == stamps.BROKEN), None)
+    if broken is not None:
+        return f"the reply breaks first at {broken:.0%}"
+    return f"no reply is broken, up to {max(shown):.0%}"

@@ -63,7 +63,7 @@ def test_every_step_says_what_the_zeroed_model_says_and_none_that_the_gate_holds
     entry: live.Entry, batches: list[int], monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(effects, "is_known", lambda *_: known)
-    steps = walk.steps("magnitude")
+    steps = walk.steps_of("magnitude")
     list(walk.write(steps, entry, PROMPT, TOKENS, lambda *_: None))
     scores = entry.scores["magnitude"]
     for name, step in steps.items():
@@ -79,7 +79,7 @@ def test_every_step_says_what_the_zeroed_model_says_and_none_that_the_gate_holds
         assert step.text == step.outcome.text == alone.text
     assert len({step.text for step in steps.values()}) > 3
     assert batches == ([12] if known else [1] * 12)  # what is known is one batch
-    again = walk.steps("magnitude")
+    again = walk.steps_of("magnitude")
     list(walk.write(again, entry, PROMPT, TOKENS, lambda *_: None))
     assert [one.text for one in again.values()] == [one.text for one in steps.values()]
     assert sum(batches) == 12  # and nothing is written twice
@@ -99,11 +99,29 @@ def test_the_table_says_which_order_breaks_first(entry: live.Entry, folder: str)
     (withheld,) = (cell for cell in cells if "Not shown" in cell)
     assert withheld == "Not shown: this edit lowers refusal of risk prompts: all 1 of 9, without it 3"
     (line,) = (one.value for one in app.markdown if "least relevant rows first" in one.value)
-    assert "first the reply is broken at none of the shares up to 30%; with the most" in line
-    assert line.endswith("it breaks first at 10%.")
+    assert "with the least relevant rows first no reply is broken, up to 30%; with the most" in line
+    assert line.endswith("first the reply breaks first at 10%.")
     app.selectbox(key="rank_selector").set_value("weight_norm").run()  # a change asks for the next round
     assert app.session_state["live-walk-shown"].request.edit.selector == "weight_norm"
     assert len(told(app, "sa-step")) == 1 + 2 * len(walk.WALKED)
+
+
+def test_what_is_held_back_is_neither_broken_nor_whole() -> None:
+    steps, outcome = walk.steps_of("lrp"), live.Outcome("", "text", 1, True, 0.0, False, "", None)
+    assert walk.finding(steps, None) == ""
+    for name, step in steps.items():
+        step.outcome, step.broken = outcome, "perplexity" if name.startswith("morf") else ""
+    assert walk.telling(steps, None) == walk.WALKED[0]
+    for name, step in steps.items():
+        if name.startswith("lerf") and name != "lerf 0.2":
+            step.outcome, step.withheld = None, "this edit lowers refusal"
+    assert walk.finding(steps, None) == (
+        "with the least relevant rows first no reply is broken, up to 20%; "
+        "with the most relevant first the reply breaks first at 1%."
+    )
+    assert walk.telling(steps, None) == 0.2
+    steps["lerf 0.2"].outcome, steps["lerf 0.2"].withheld = None, "this edit lowers refusal"
+    assert walk.finding(steps, None).startswith("with the least relevant rows first no reply is shown; ")
 
 
 def test_a_recorded_effect_is_of_these_weights_rows_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,10 +82,16 @@ def test_a_run_goes_up_and_every_reader_takes_it_by_its_address(
 
     fetched = fetch_run(NAME)
     assert content(fetched) == content(run)
-    assert say("replay", f"hf://datasets/{NAME}", "--only", "rows")["tables"][0]["holds"]
     report = say("report", f"{NAME}@{repository.commit}", "--out", tmp_path / "a.html")
     assert report["folders"] == [str(fetched)]
     assert "none of the paper's" in say("compare", NAME, code=2)
+
+
+@pytest.mark.long  # it scores the demo again
+@pytest.mark.usefixtures("hub")
+def test_a_run_is_replayed_by_its_address(run: Path, say: Say) -> None:
+    say("push", run, "--to", NAME)
+    assert say("replay", f"hf://datasets/{NAME}", "--only", "rows")["tables"][0]["holds"]
 
 
 def test_only_an_earlier_push_of_the_same_model_is_written_over(hub: UploadHub, run: Path, say: Say) -> None:

@@ -65,7 +65,7 @@ def show(chosen: Chosen, places: rounds.Places) -> None:
 
 
 def _begin(request: Request) -> Walk:
-    return Walk(request, steps=walk.steps(request.edit.selector, request.edit.run))
+    return Walk(request, steps=walk.steps_of(request.edit.selector, request.edit.run))
 
 
 def _write(now: Walk, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:

@@ -22,19 +22,23 @@ from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
+class _BothOrders(Study[AuditInputs]):
+    """The masks of all rankings in both orders at the plan's gap rates."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield audit.dense
+        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+
+
 @register_study(
     "gap", of=AUDIT, plan=GapPlan, tables=("gap",), title="Does removing what a selector calls important cost more?"
 )
-class Gap(Study[AuditInputs]):
+class Gap(_BothOrders):
     """`gap`, one line per ranking and rate of the plan.
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
     where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
     blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`)."""
-
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        yield audit.dense
-        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
@@ -81,17 +85,13 @@ def spread(values: list[float]) -> tuple[float | None, ...]:
 
 
 @register_study("differences", of=AUDIT, tables=("differences",), title="Which differences between selectors are real?")
-class Differences(Study[AuditInputs]):
+class Differences(_BothOrders):
     """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
 
     kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
     minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
     stderr take windows as independent, stderr_blocks does not. saturated: both models are destroyed
     (`engine.stats.saturation`), and nothing is claimed."""
-
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        yield audit.dense
-        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
