@@ -70,7 +70,7 @@ def lines(
     if reference and math.isfinite(reference[0]):
         at = y.place(reference[0])
         heights.append(float(at or 0.0))
-        axes.level(figure, reference[1], y=at)
+        axes.level(figure, reference[1], y=at, at="bottom left")  # at the right end stand names
     figure.update_xaxes(**_looks(x, []), title_standoff=5)
     figure.update_yaxes(**_looks(y, heights))
     if y.kind == "share" and heights and max(heights) == min(heights):

@@ -13,44 +13,60 @@ from dashboard.charts.lines import finished
 from engine.stats.limits import Thresholds
 
 
-def quadrant(verdicts: pl.DataFrame, stable: str, stable_from: float, limits: Thresholds) -> go.Figure:
+def quadrant(
+    verdicts: pl.DataFrame, stable: str, stable_from: float, limits: Thresholds, draws: pl.DataFrame | None = None
+) -> go.Figure:
     """One point per selector, right is stable, up is valid. Selectors without a stability are not drawn.
 
     stable: the column of the stability, `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`, and its
-    limit. Upwards goes what decides most verdicts: less harm of the lowest scores, as a share of random rows'; where
-    nobody knows it (published tables), the log gap in nats."""
+    limit; draws: the table with its intervals. Upwards goes what decides most verdicts: which share of random rows'
+    harm the lowest scores avoid; where nobody knows it (published tables), the log gap in nats."""
     figure = go.Figure()
     known = "damage" in verdicts.columns and verdicts["damage"].is_finite().any()
-    column, limit = ("damage", limits.invalid_damage) if known else ("log_gap", limits.log_gap)
+    column, limit = ("avoided", 1 - limits.invalid_damage) if known else ("log_gap", limits.log_gap)
+    if known:
+        verdicts = verdicts.with_columns(avoided=1 - pl.col("damage"))
     drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
+    ends = _intervals(draws, stable, limits.rate)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers", name=look.title,
+            error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    left, right = _widened([*drawn[stable], stable_from])
+    of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
+    left, right = _widened([*drawn[stable], *of_drawn, stable_from])
     low, high = _widened([*drawn[column], limit])
-    bottom = high if known else low
     figure.add_shape(
-        type="rect", x0=stable_from, x1=right, y0=min(limit, bottom), y1=max(limit, bottom), opacity=0.13,
+        type="rect", x0=stable_from, x1=right, y0=low, y1=limit, opacity=0.13,
         fillcolor=palette.REFERENCE, line={"width": 0}, layer="below",
     )  # fmt: skip
     axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
     figure.add_annotation(
-        x=right, y=bottom, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
+        x=right, y=low, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="top left")
-    title = "harm of the lowest scores, share of random rows'" if known else "log gap (nats per token)"
-    figure.update_yaxes(title={"text": title}, range=[high, low] if known else [low, high], zeroline=False)
+    title = "share of random rows' harm that is avoided" if known else "log gap (nats per token)"
+    figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
         figure.update_yaxes(tickformat=".0%")
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    return finished(figure, "Stability against validity", "right is stable, up is valid", 470)
+    below = "right is stable, up is valid" + ("; bars: 95% intervals over draws" if of_drawn else "")
+    return finished(figure, "Stability against validity", below, 470)
+
+
+def _intervals(draws: pl.DataFrame | None, stable: str, rate: float) -> dict[str, tuple[float, float]]:
+    """Selector -> both ends of the interval of its likeness between draws at a rate, where the table has them."""
+    low, high = (f"{stable.removeprefix('draw_')}_{end}" for end in ("low", "high"))
+    if draws is None or low not in draws.columns or not stable.startswith("draw_"):
+        return {}
+    of_rate = draws.filter((pl.col("rate") - rate).abs() < 1e-9).drop_nulls([low, high])
+    return {name: (least, most) for name, least, most in of_rate.select("selector", low, high).iter_rows()}
 
 
 _HOVERED = (

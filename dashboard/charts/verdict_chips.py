@@ -47,12 +47,14 @@ class Chip:
 
 @dataclass(frozen=True)
 class Line:
-    """One selector's answers, in the order of `QUESTIONS`. budget: the share of rows that can go by it, in words."""
+    """One selector's answers, in the order of `QUESTIONS`. budget: the share of rows that can go by it, in words;
+    interval: of that share, "" where it is as narrow as the words."""
 
     selector: str
     stable_but_invalid: bool
     chips: tuple[Chip, ...]
     budget: str = ""
+    interval: str = ""
 
 
 def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
@@ -61,14 +63,20 @@ def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
 
 
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
-    """One per selector of `verdicts` (in today's words), in the order used everywhere.
+    """One per selector of `verdicts` (in today's words): the best answers first, of equal ones the larger budget.
     invariance: the table `invariance_verdicts`; None where it was not measured. Robust: the ranking stays the same when
     the weights are rewritten and every logit keeps its bits."""
     rows = {row["selector"]: row for row in verdicts.iter_rows(named=True)}
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
     there = palette.title(BASELINE) if BASELINE in rows else None
     found = []
-    for name in palette.in_order(list(rows)):
+    words = list(_FAITHFUL)
+
+    def place(name: str) -> tuple[int, float]:
+        word = rows[name]["validity"]
+        return words.index(word) if word in words else len(words), -(rows[name].get("budget") or 0.0)
+
+    for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
         beside = [title] if there in (None, title) else [title, there]
         chips = (
@@ -76,10 +84,14 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         )
-        budget = row.get("budget")
-        words = "" if budget is None else share_text(budget)
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))], words))
+        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))], *_budget(row)))
     return found
+
+
+def _budget(row: dict[str, Any]) -> tuple[str, str]:
+    values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
+    share, low, high = ["" if value is None else share_text(value) for value in values]
+    return share, f"{low} to {high}" if low and high and {low, high} != {share} else ""
 
 
 def _chip(place: int, answer: tuple[tuple[str, str], str], path: str, parameters: dict[str, Any]) -> Chip:

@@ -103,7 +103,9 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
         if not run.published:
             yield _chips(run, verdicts)
         drawn = "draw_jaccard" in verdicts.columns and verdicts["draw_jaccard"].is_not_null().any()
-        figure = stability.quadrant(verdicts, "draw_jaccard" if drawn else "jaccard", limits.jaccard, limits)
+        figure = stability.quadrant(
+            verdicts, "draw_jaccard" if drawn else "jaccard", limits.jaccard, limits, run.table("draws")
+        )
         yield page.figure(figure, quadrants.judged(verdicts))
     specific = run.table("specific")
     if specific is not None:

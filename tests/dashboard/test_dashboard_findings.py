@@ -40,16 +40,23 @@ def named(part):
     """Ids of the selectors at the start of a part of a sentence, and how many more it counts."""
     by_title = {palette.title(name): name for name in palette.STYLES}
     found = [by_title[one] for one in re.split(r", | and ", part) if one in by_title]
-    more = re.search(r"and (\d+) more", part)
+    more = re.search(r"(?:and |^)(\d+) more", part)
     return set(found), int(more[1]) if more else 0
+
+
+def destroying(sentence, order):
+    """What a sentence says of those that leave a model, and of those that destroy it: who, and how many more."""
+    ends = sentence.partition("; ") if order == "morf" else sentence.rpartition("; ")[::-1]
+    end, _, alive = ends if " destroy" in ends[0] else (sentence, "", "")
+    return alive, end, named(re.split(" destroys? ", end)[0])
 
 
 def holds(sentence, rows, order):
     """Is a sentence of two groups true of the table, by a loop over all pairs?"""
     values = {name: (nll, error) for name, nll, error, destroyed in rows.iter_rows() if not destroyed}
     if len(values) == 1:
-        gone, more = named(sentence.split("; ")[1].removesuffix(" destroy the model"))
-        return sentence.startswith(f"{palette.title(*values)}: perplexity ") and len(gone) + more == rows.height - 1
+        alive, _, (gone, more) = destroying(sentence, order)
+        return alive.startswith(f"{palette.title(*values)}: perplexity ") and len(gone) + more == rows.height - 1
     first, second = sentence.split("; ")[:2]
     verbs = r"(?:keeps?|drives?|goes|go|stays?)"
     front = re.match(rf"(.*?) {verbs} (?:perplexity )?(below|above) (\S+)", first)
@@ -90,8 +97,7 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
         rows = table(values, bars, limit := noise.choice([math.inf, 6.0]))
         sentence = curves.harm(rows, order, "with 30% removed")
         if lost := {name for name, value in values.items() if value > limit}:
-            sentence, _, end = sentence.rpartition("; ")
-            who, more = named(re.split(" destroys? ", end)[0])
+            sentence, end, (who, more) = destroying(sentence, order)
             assert who <= lost
             assert len(who) + more == len(lost) or len(lost) == count
             values = {name: value for name, value in values.items() if name not in lost}

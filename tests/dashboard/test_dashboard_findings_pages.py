@@ -117,10 +117,16 @@ def test_rank_correlations():
     lines = [row for row in shipped("spearman") if "random" not in (row["selector_a"], row["selector_b"])]
     most, least = (end(lines, key=lambda row: row["spearman"]) for end in (max, min))
     first, second = rows.correlation(frame(shipped("spearman"))).split("; ")
-    assert {title(most["selector_a"]), title(most["selector_b"])} == set(first.split(" rank")[0].split(" and "))
+    who = first.removeprefix("Random aside, ").split(" rank")[0]
+    assert {title(most["selector_a"]), title(most["selector_b"])} == set(who.split(" and "))
     assert f"{most['spearman']:.2f}" in first
     assert {title(least["selector_a"]), title(least["selector_b"])} == set(second.split(" least")[0].split(" and "))
     assert rows.correlation(frame(lines).clear()) == "No rank correlation is known"
+    alike = [("lrp", "ig", 0.871), ("ig", "fisher", 0.869), ("lrp", "fisher", 0.1), ("lrp", "random", 0.0)]
+    three = pl.DataFrame(alike, schema=["selector_a", "selector_b", "spearman"], orient="row")
+    told = "LRP and IG (and 1 more pair) rank rows most alike, Spearman 0.87; LRP and Fisher least, 0.10"
+    assert rows.correlation(three) == f"Random aside, {told}"
+    assert rows.correlation(three.head(3)) == told
 
 
 def test_peaks_over_the_depth():
@@ -227,9 +233,9 @@ def test_accuracy_above_chance_by_a_loop():
             if mean - z * error > seeds[0]["chance"]:
                 above.append(name)
         sentence = accuracy.accuracy(over_seeds(part), "T")
-        assert sentence.startswith("T: no selector leaves") == (not above)
+        assert sentence.startswith("T: no selector stays") == (not above)
         if len(above) == len(cells):
-            assert sentence.startswith(f"T: all {len(cells)} selectors leave")
+            assert sentence.startswith(f"T: all {len(cells)} selectors stay")
         else:
             assert all(title(name) in sentence for name in palette.in_order(above)[:3])
 
@@ -245,10 +251,10 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert accuracy.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP leaves the model above chance beyond the errors with 30% removed"
+        "T: LRP stays above chance beyond the errors with 30% removed"
     )
-    assert "all 2 selectors leave" in accuracy.accuracy(points({0.3: (0.5, 0.5)}), "T")
-    assert "no selector leaves" in accuracy.accuracy(points({0.3: (0.26, 0.25)}), "T")
+    assert "all 2 selectors stay" in accuracy.accuracy(points({0.3: (0.5, 0.5)}), "T")
+    assert "no selector stays" in accuracy.accuracy(points({0.3: (0.26, 0.25)}), "T")
     without = points({0.0: (0.6, 0.6), 0.3: (0.5, 0.55)}, error=None, chance=None).with_columns(
         pl.col("chance", "error", "item_error").cast(pl.Float64)
     )
@@ -261,7 +267,7 @@ def test_chance_is_called_more_at_most_as_often_as_the_level_says():
     for _ in range(400):
         values = tuple(0.25 + 0.02 * noise.standard_normal(5))
         drawn = points({0.3: values}, names=("lrp", "ig", "consensus2", "wanda", "magnitude"), error=0.02)
-        called += "no selector leaves" not in accuracy.accuracy(drawn, "T")
+        called += "no selector stays" not in accuracy.accuracy(drawn, "T")
     assert called / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 

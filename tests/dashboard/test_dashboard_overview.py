@@ -162,6 +162,12 @@ def test_the_chips_say_what_the_tables_say():
     assert {line.selector: line.budget for line in budgets} == {
         "lrp": "18.3%", "ig": "0.46%", "wanda": "", "magnitude": "2%"
     }  # fmt: skip
+    better = table.with_columns(validity=pl.lit("partly"), budget=pl.Series([0.01, 0.2, None, 0.02]))
+    ends = better.with_columns(
+        budget_low=pl.Series([0.009, 0.2, None, 0.02]), budget_high=pl.Series([0.02, 0.2, None, 0.02])
+    )
+    assert [line.selector for line in verdict_chips.lines(ends, None)] == ["ig", "magnitude", "lrp", "wanda"]
+    assert [line.interval for line in verdict_chips.lines(ends, None)] == ["", "", "0.9% to 2%", ""]
     assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}
     random = pl.concat([table, table.head(1).with_columns(selector=pl.lit("random"))])
     parameters = {line.selector: line.chips[0].parameters["selectors"] for line in verdict_chips.lines(random, None)}

@@ -37,9 +37,9 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = Thresholds().ra
     beyond = " beyond the errors" if errors else ""
     names = over["selector"].to_list()
     if not names:
-        return f"{heading}: no selector leaves the model above chance{beyond} {when}"
+        return f"{heading}: no selector stays above chance{beyond} {when}"
     who = f"all {rows.height} selectors" if len(names) == rows.height > 1 else words.titles(names)
-    return f"{heading}: {who} {words.verb(names, 'leaves', 'leave')} the model above chance{beyond} {when}"
+    return f"{heading}: {who} {words.verb(names, 'stays', 'stay')} above chance{beyond} {when}"
 
 
 def _kept(points: pl.DataFrame, rows: pl.DataFrame, when: str) -> str:

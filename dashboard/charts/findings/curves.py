@@ -42,12 +42,19 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
     said. rows: one line per selector with columns selector, nll and error (nats, null where it is not known),
     destroyed."""
     destroyed = rows.filter("destroyed")["selector"].to_list()
-    if destroyed:
-        rows = rows.filter(~pl.col("destroyed"))
-        if rows.is_empty():
-            return f"Every selector's mask destroys the model {when}"
-        end = f"{words.titles(destroyed)} {words.verb(destroyed, 'destroys', 'destroy')} the model"
-        return f"{harm(rows, order, when, shift)}; {end}"
+    if destroyed and len(destroyed) == rows.height:
+        return f"Every selector's mask destroys the model {when}"
+    alive = rows.filter(~pl.col("destroyed"))
+    verb = words.verb(destroyed, "destroys", "destroy")
+    if destroyed and order == "morf":  # what a good selector does comes first
+        return f"{words.titles(destroyed)} {verb} the model {when}; {_alive(alive, order, '', shift)}"
+    who = words.titles(destroyed) if len(destroyed) <= 2 else f"{len(destroyed)} more"
+    end = f"; {who} {verb} the model" if destroyed else ""
+    return _alive(alive, order, f" {when}", shift) + end
+
+
+def _alive(rows: pl.DataFrame, order: str, when: str, shift: float) -> str:
+    """Of the selectors that leave a model; when: with its space in front."""
     of = "" if shift == 0.0 else " times the unmasked model's"
     values = [
         Value(name, nll - shift, error)
@@ -58,32 +65,32 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
     lost = [name for name in rows["selector"] if name not in drawn]
     tail = f"; not finite: {words.titles(lost)}" if lost else ""
     if not values:
-        return f"No perplexity {when} is finite"
+        return f"No perplexity{when} is finite"
     return _grouped(values, order, when, of) + tail
 
 
 def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     if len(values) == 1:
-        return f"{palette.title(values[0].name)}: perplexity {formats.perplexity(values[0].value)}{of} {when}"
+        return f"{palette.title(values[0].name)}: perplexity {formats.perplexity(values[0].value)}{of}{when}"
     found = groups.split(values)
     least, most = found.low[0], (found.high or found.low)[-1]
     if not found.high:
         if groups.any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
-                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}) {when}; no clear gap splits them"
+                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}){when}; no clear gap splits them"
             )
         reach = f"{formats.perplexity(least.value)} to {formats.perplexity(most.value)}{of}"
-        return f"{NOTHING_APART} {when}: perplexity {reach}"
+        return f"{NOTHING_APART}{when}: perplexity {reach}"
     low, high = ([value.name for value in group] for group in (found.low, found.high))
     under, over = words.above(found.low[-1].value), words.below(found.high[0].value)
     if order == "lerf":
         return (
-            f"{words.titles(low)} {words.verb(low, 'keeps', 'keep')} perplexity below {under}{of} {when}; "
+            f"{words.titles(low)} {words.verb(low, 'keeps', 'keep')} perplexity below {under}{of}{when}; "
             f"{_rest(high)} {words.verb(high, 'goes', 'go')} above {over}"
         )
     return (
-        f"{words.titles(high)} {words.verb(high, 'drives', 'drive')} perplexity above {over}{of} {when}; "
+        f"{words.titles(high)} {words.verb(high, 'drives', 'drive')} perplexity above {over}{of}{when}; "
         f"{_rest(low)} {words.verb(low, 'stays', 'stay')} below {under}"
     )
 

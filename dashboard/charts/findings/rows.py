@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import polars as pl
 
@@ -10,41 +10,47 @@ from dashboard.charts import formats, matrix
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
-Pair = tuple[str, str]
+End = tuple[str, str]  # a pair, what it has
 
 
 def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -> str:
     """The pairs of one rate of `jaccard` that share most and least; Random counts where all pairs hold it."""
     value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
     part = jaccard.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(value=value)
-    part = _without_random(part.filter(pl.col("value").is_not_null()))
+    part = part.filter(pl.col("value").is_not_null())
     if part.is_empty():
         return f"No overlap is known at {formats.rate(rate)}"
-    least, most = (part.sort("value", maintain_order=True).row(place, named=True) for place in (0, -1))
+    aside, least, most = _ends(part, lambda row: f"{_pair(row)} in {_where(row)}")
     what = "Jaccard above chance" if above_chance else "Jaccard"
-    if least["value"] == most["value"]:
-        return f"All pairs share as many rows at {formats.rate(rate)}: {what} {matrix.number(most['value'])}"
-    return (
-        f"{_pair(most)} share most at {formats.rate(rate)}: {what} {matrix.number(most['value'])} in "
-        f"{_where(most)}; {_pair(least)} least: {matrix.number(least['value'])} in {_where(least)}"
-    )
+    if least == most:
+        return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
+    return f"{aside}{most[0]} share most at {formats.rate(rate)}, {what} {most[1]}; {least[0]} least, {least[1]}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:
     """The pairs that rank the rows most and least alike."""
-    part = _without_random(spearman.filter(pl.col("spearman").is_not_null()))
+    part = spearman.filter(pl.col("spearman").is_not_null()).rename({"spearman": "value"})
     if part.is_empty():
         return "No rank correlation is known"
-    least, most = (part.sort("spearman", maintain_order=True).row(place, named=True) for place in (0, -1))
-    first = f"{_pair(most)} rank rows most alike, Spearman {matrix.number(most['spearman'])}"
-    if least["spearman"] == most["spearman"]:
-        return first if part.height == 1 else f"All pairs rank rows alike, Spearman {matrix.number(most['spearman'])}"
-    return f"{first}; {_pair(least)} least, {matrix.number(least['spearman'])}"
+    aside, least, most = _ends(part, _pair)
+    if least == most and part.height > 1:
+        return f"All pairs rank rows alike, Spearman {most[1]}"
+    first = f"{aside}{most[0]} rank rows most alike, Spearman {most[1]}"
+    return first if least == most else f"{first}; {least[0]} least, {least[1]}"
 
 
-def _without_random(pairs: pl.DataFrame) -> pl.DataFrame:
+def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tuple[str, End, End]:
+    """What is left aside, in words (Random, where other pairs are known), then the pairs of the lowest and of the
+    highest `value`; those that look alike, as it is shown, are counted."""
     known = pairs.filter(pl.col("selector_a") != BASELINE, pl.col("selector_b") != BASELINE)
-    return known if known.height else pairs
+    rows = (known if known.height else pairs).sort("value", maintain_order=True).rows(named=True)
+    ends: list[End] = []
+    for row in (rows[0], rows[-1]):
+        shown = matrix.number(row["value"])
+        more = sum(matrix.number(other["value"]) == shown for other in rows) - 1
+        also = f" (and {more} more pair{'s' * (more > 1)})" if more else ""
+        ends.append((name(row) + also, shown))
+    return "Random aside, " * (0 < known.height < pairs.height), *ends
 
 
 def _pair(row: Mapping[str, str]) -> str:

@@ -55,7 +55,8 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     limits = Thresholds()
     stable_from = limits.spearman if measure == "spearman" else limits.jaccard
     drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
-    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits)
+    draws = source.table("draws") if source.has("draws") else None
+    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits, draws)
     with source.hero():
         tools.show(figure, "stable-but-invalid", finding=findings.judged(verdicts), hero=True)
     if source.published:
@@ -69,8 +70,8 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
     st.caption(
         f"{nested}Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: "
-        f"{MEASURES[measure]} {stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage "
-        f"{limits.invalid_damage:.0%} of random's. A verdict also asks for clear differences and beaten controls."
+        f"{MEASURES[measure]} {stable_from:g}, log gap {limits.log_gap:g} nats, {1 - limits.invalid_damage:.0%} of "
+        f"random rows' harm avoided. A verdict also asks for clear differences and beaten controls."
     )
 
 

@@ -22,7 +22,7 @@ WHAT = (
     "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
     "Each chip opens its evidence."
 )
-_NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 190, 8
 GLOSS = {
     "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
 }  # fmt: skip
@@ -54,7 +54,7 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
             for question in verdict_chips.questions(invariance):
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
-            st.markdown("**Budget**  \n:small[rows that can go]", width=_CHIP_PX)
+            st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
     for line in found:
         _line(line, taken)
     with st.expander("What the words mean, and why, selector by selector"):
@@ -90,7 +90,8 @@ def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
                 if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
                     st.markdown(chip.markdown, width=_CHIP_PX)
         if line.budget:
-            st.markdown(line.budget, width=_CHIP_PX)
+            interval = f" :small[({line.interval})]" if line.interval else ""
+            st.markdown(line.budget + interval, width=_BUDGET_PX)
         if line.stable_but_invalid:
             st.markdown(":red-badge[stable but invalid]", width="content")
 

@@ -8,7 +8,6 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.curves import ORDER_HEADINGS
 from dashboard.charts.findings.accuracy import accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
@@ -26,6 +25,10 @@ from engine.studies.audit.task_means import (
 TITLE = "Tasks"
 MEAN, ALL = "Mean over tasks", "Every task"
 RATE = Axis("rate", "rows removed", "share")
+GOOD = {
+    "lerf": "LeRF: lowest scores go first; a good selector stays high",
+    "morf": "MoRF: highest scores go first; a good selector falls at once",
+}
 
 
 def render() -> None:
@@ -103,7 +106,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     chance = points["chance"].drop_nulls()
     figure = lines_chart.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
-        below="; ".join(ORDER_HEADINGS[order]), error="error", hover=_hover,
+        below=GOOD[order], error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
     name = f"downstream-{tools.file_name(heading)}-{order}"
