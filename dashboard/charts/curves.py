@@ -13,6 +13,7 @@ from dashboard.charts import axes, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
+_NOTE = 0.06  # of what is drawn: the height of words on stage
 _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
@@ -50,8 +51,9 @@ def curves(
     looks = lines.layout(*ORDER_HEADINGS[order], HEIGHT, BOTTOM, top=TOP)
     looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:
-        heights.append((baseline - shift) / LN10)
-        looks |= axes.level_layout("unmasked model", heights[-1], figure_size.NOTE_PX)
+        level = (baseline - shift) / LN10
+        looks |= axes.level_layout("unmasked model", level, figure_size.NOTE_PX)
+        heights.append(level - _NOTE * (max([level, *heights]) - min([level, *heights])))  # room for the words
     limit = None if saturated is None or shift is None else (saturated - shift) / LN10
     if limit is not None and max(ceilings, default=limit) > limit:
         heights.append(limit)

@@ -15,6 +15,7 @@ from streamlit.errors import FragmentHandledException
 
 from engine.records.errors import InputError
 
+_EXPORT = "place-of-the-export"  # session state, within a run
 NOT_DRAWN = "This page could not be drawn"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~:$&^=])")
 # Addresses become links after the backslashes are gone: an invisible joiner keeps them text. The hub's own may be one.
@@ -29,14 +30,20 @@ def heading(title: str, line: str = "") -> DeltaGenerator:
     """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure, where
     that has no line of its own.
 
-    Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
-    (frame.css), so whatever else the page has stands below it."""
+    At its right end the page's `export_place`. Returns the page's stage: this heading, then its `bar` of settings, then
+    its `hero`. It fills the window and no more (frame.css), so whatever else the page has stands below it."""
     stage = st.container(key="stage")
     with stage, st.container(horizontal=True, vertical_alignment="center", gap="medium", key="heading"):
         st.title(title, anchor=False, width="content")
-        if line:
-            st.caption(line, width="stretch")
+        st.caption(line, width="stretch")
+        st.session_state[_EXPORT] = st.container(width="content", key="export")
     return stage
+
+
+def export_place() -> DeltaGenerator:
+    """Where this run's menu Export goes: beside the heading, else at the place of the call."""
+    place: DeltaGenerator | None = st.session_state.pop(_EXPORT, None)
+    return place or st.container()
 
 
 def bar(stage: DeltaGenerator) -> DeltaGenerator:

@@ -1,10 +1,10 @@
-"""What every page shows in the same way: figures, and the foot with link and downloads."""
+"""What every page shows in the same way: figures, the menu Export, notes at the foot."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -80,22 +80,28 @@ def clicked(key: str) -> list[dict[str, Any]]:
     return list(state["selection"]["points"]) if state else []
 
 
-def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
-    """Ends a page: link, downloads of `frame` (what is shown, exact), figures for papers, `lines` of small print.
-    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download."""
-    with st.container(horizontal=True, vertical_alignment="bottom", key="page-end"):
-        with st.popover("Copy link", icon=":material/link:"):
-            st.caption("This page with everything chosen on it; the button in the corner copies it.")
-            st.code(link(), language=None, wrap_lines=True)
+def end(frame: pl.DataFrame | None, name: str, *notes: str, provenance: Iterable[str] = ()) -> None:
+    """Ends a page: the menu Export beside its heading, with link, downloads of `frame` (what is shown, exact; None =
+    nothing), figures for papers and where the numbers come from; below the page its notes.
+    name: of the downloaded files, without ending."""
+    origin = list(dict.fromkeys(provenance))
+    with layout.export_place(), st.popover("Export", icon=":material/ios_share:"):
+        layout.footnote("This page with everything chosen on it; the button in the corner copies it.")
+        st.code(link(), language=None, wrap_lines=True)
         if frame is not None:
-            download_csv("Download values (CSV)", frame, f"{name}.csv")
-            st.download_button(
-                "Download values (parquet)", _made(frame, lambda: _parquet(frame)), file_name=f"{name}.parquet",
-                mime="application/vnd.apache.parquet", on_click="ignore",
-            )  # fmt: skip
-    if paper.some():
-        paper.offer(lines)
-    layout.footnote(*lines)
+            layout.footnote("The values that are shown, exact.")
+            with st.container(horizontal=True):
+                download_csv("CSV", frame, f"{name}.csv")
+                st.download_button(
+                    "Parquet", _made(frame, lambda: _parquet(frame)), file_name=f"{name}.parquet",
+                    mime="application/vnd.apache.parquet", on_click="ignore",
+                )  # fmt: skip
+        figures = paper.some() and paper.wanted()
+        if origin:
+            layout.footnote("Where the numbers come from:", *origin)
+    if figures:
+        paper.offer([*notes, *origin])
+    layout.footnote(*notes)
 
 
 def download_csv(label: str, frame: pl.DataFrame, name: str) -> None:

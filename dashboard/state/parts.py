@@ -58,4 +58,4 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator, name: str, part: Part) -> N
     if drawn.more is not None:
         selection.more(drawn.more)
     file = f"{name.lower().replace(' ', '-')}-{tools.file_name(source.model)}"
-    tools.end(drawn.values, file, *drawn.notes, *source.provenance)
+    tools.end(drawn.values, file, *drawn.notes, provenance=source.provenance)

@@ -44,6 +44,11 @@ def warnings_of(app):
     return [warning.value.replace("\\", "") for warning in app.warning]
 
 
+def shown_command(app):
+    """The first command on the page; the menu Export has the page's address."""
+    return next(block.value for block in app.code if block.value.startswith("selector-audit "))
+
+
 def captions(app):
     return " ".join(caption.value for caption in app.caption).replace("\\", "")
 

@@ -30,7 +30,6 @@ def test_source_and_model_are_kept_from_page_to_page(new_page):
     figure(page, "above the diagonal: attention")
     follow(page, "Can it be believed")
     figure(page, "right is stable, up is valid")
-    page.get_by_text("Published values:").first.wait_for()
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
     assert chosen == ["Paper", "Qwen3-8B"]
 
@@ -42,7 +41,8 @@ def test_the_copied_link_opens_the_same_page(new_page):
     press(page, page.locator("[data-testid=stSidebar]").get_by_text("Stage mode"))
     settled(page)
     code = page.locator("[data-testid=stCode]")
-    press(page, button(page, "Copy link"), took=code.is_visible)
+    press(page, button(page, "Export"), took=code.is_visible)
+    page.get_by_text("Model demo").wait_for()
     link = code.inner_text().replace("\n", "").strip()
     assert "/believed?" in link
     assert parse_qs(urlsplit(link).query) == {

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import polars as pl
 import pytest
-from app_pages import run_page
+from app_pages import run_page, shown_command
 from streamlit.testing.v1 import AppTest
 
 from dashboard.chat import edits, effects, live, shipped_effects, trial, tries, writing
@@ -236,7 +236,7 @@ def captions(app):
 def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run):
     app = page(edit_model_id=model)
     assert app.button(key="run").disabled  # no run is named yet
-    assert "refusal run" in app.code[0].value
+    assert "refusal run" in shown_command(app)
     app.text_input(key="edit_run").set_value(str(run)).run()
     assert not app.exception
     cell = app.selectbox(key="run_cell")

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from app_pages import run_page
+from app_pages import run_page, shown_command
 from manifests import edited
 from streamlit.testing.v1 import AppTest
 from synthetic import MODEL, write_run
@@ -50,7 +50,7 @@ def test_a_missing_table_is_offered_told_started_and_watched(run, registry, chil
     buttons(app)[missing.BUTTON].click().run()
     assert "Counted for stability." in told(app)
     assert "does not tell its settings: the preset quick" in told(app)
-    words = app.code[0].value
+    words = shown_command(app)
     assert words.startswith(f"selector-audit analyze {MODEL['id']} stability --revision={MODEL['revision']}")
     assert f"--out={run}" in words
     assert registry.all() == []  # nothing starts before it was told
@@ -131,14 +131,14 @@ def live_page(run, registry, monkeypatch, tmp_path):
 def test_live_edit_offers_the_refusal_run_that_it_lacks(live_page, registry, child, tmp_path):
     child(SLEEPS)
     app = live_page()
-    words = app.code[0].value
+    words = shown_command(app)
     folder = results.results_dir() / "my-model-refusal"
     assert words.startswith("selector-audit refusal run ")
     assert words.endswith(f"--pairs=demo --out={folder}")
     buttons(app)["Estimate"].click().run()
     assert "on demo." in told(app)
     app.text_input(key="edit_pairs").set_value("/my/pairs.jsonl").run()
-    assert "--pairs=/my/pairs.jsonl" in app.code[0].value
+    assert "--pairs=/my/pairs.jsonl" in shown_command(app)
     assert "on demo." not in told(app)  # the estimate was of other prompts
     buttons(app)["Start"].click().run()
     (job,) = registry.all()
@@ -159,7 +159,7 @@ def test_live_edit_takes_the_run_that_is_done(live_page, registry, child):
     registry.all()[0].process.wait(60)
     folder = write_refusal_run(results.results_dir() / "my-model-refusal")
     app.run()
-    assert "my-model-refusal-2" in app.code[0].value  # that one is of another model, which made it meanwhile
+    assert "my-model-refusal-2" in shown_command(app)  # that one is of another model, which made it meanwhile
     assert "Use this run" not in buttons(app)
     with edited(folder) as manifest:
         manifest["model"]["id"] = app.text_input(key="edit_model_id").value

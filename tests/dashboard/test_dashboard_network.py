@@ -195,7 +195,7 @@ def test_with_the_token_all_of_the_app_works(shared):
 
 
 def test_the_token_is_not_in_what_the_app_shows(shared):
-    """The button Copy link gives the address of the page on."""
+    """The menu Export gives the address of the page on."""
     token = re.search(r"/\?token=([\w-]{43,})\n", shared.log)[1]
     session = requests.Session()
     shared.get(f"/?token={token}", session)

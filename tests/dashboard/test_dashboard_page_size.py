@@ -27,6 +27,8 @@ def before_the_fold(block):
         label = getattr(child, "label", None)
         if label == "More":
             return
+        if child.type == "popover":  # closed, the menu Export
+            continue
         if hasattr(child, "children") and label is None:
             yield from before_the_fold(child)
         else:

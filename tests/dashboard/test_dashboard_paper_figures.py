@@ -52,7 +52,7 @@ def page():
 
         for name in ("bars", "dots"):
             tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), name, finding=f"The {name} say so")
-        tools.end(pl.DataFrame({"a": [1]}), "values", "a note on `--rates`", "Model made-up")
+        tools.end(pl.DataFrame({"a": [1]}), "values", "a note on `--rates`", provenance=["Model made-up"])
 
     return AppTest.from_function(script, default_timeout=60).run()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_pages import run_page, warnings_of
+from app_pages import run_page, shown_command, warnings_of
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
 from dashboard.chat import live
@@ -57,7 +57,7 @@ def test_runs_are_listed_with_their_files_and_provenance(two_runs):
     assert list(files["file"]) == ["sweep.parquet"]
     assert '"made-up-1B"' in app.json[0].value
     assert [button.proto.label for button in app.get("download_button")] == [
-        "Download values (CSV)", "Download values (parquet)",
+        "CSV", "Parquet",
     ]  # fmt: skip
 
 
@@ -136,10 +136,10 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
     app = page(runs_view="Start", start_model="/models/x", start_what="Choose", start_analyses=["depth", "gap"],
                start_corpus="my.txt", start_samples="4")  # fmt: skip
     assert warnings_of(app) == []
-    command = app.code[0].value
+    command = shown_command(app)
     assert command.startswith("selector-audit analyze /models/x depth gap --preset=quick --corpus=my.txt --samples=4")
     assert f"--out={top / 'x'}" in command
-    assert "--preset=demo" in page(runs_view="Start").code[0].value
+    assert "--preset=demo" in shown_command(page(runs_view="Start"))
 
 
 def kind_of(setting):
@@ -168,7 +168,7 @@ def test_the_form_has_a_widget_for_every_setting_and_no_default_of_its_own(top, 
         assert widget.help == setting.described
         if kind == "number_input":
             assert widget.min == setting.least
-    words = app.code[0].value.split()
+    words = shown_command(app).split()
     assert words[:5] == ["selector-audit", "analyze", model, "all", f"--preset={preset}"]
     assert [word.partition("=")[0] for word in words[5:]] == ["--out"]
     assert audit_plan(build_parser().parse_args(words[1:])) == plan
@@ -187,7 +187,7 @@ def test_scores_of_ones_own_are_uploaded_and_kept_by_their_hash(top, registry):
     app.text_input(key="start_own_name").set_value("captum").run()
     app.multiselect(key="start_selectors").set_value(["random", "captum"]).run()
     assert warnings_of(app) == []
-    args = build_parser().parse_args(app.code[0].value.replace("'", "").split()[1:])
+    args = build_parser().parse_args(shown_command(app).replace("'", "").split()[1:])
     paths = [Path(one.removeprefix("captum=")) for one in args.scores]
     assert [path.read_bytes() for path in paths] == [content for _, content, _ in files]
     assert [path.parent.name for path in paths] == ["score_files"] * 2
@@ -208,8 +208,8 @@ def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):
     app.selectbox(key="start_objective").set_value("logit").run()
     app.selectbox(key="start_preset").set_value("paper").run()
     assert warnings_of(app) == []
-    assert "--preset=paper --samples=4 --objective=logit --sizes=2,4 " in app.code[0].value
-    plan = audit_plan(build_parser().parse_args(app.code[0].value.split()[1:]))
+    assert "--preset=paper --samples=4 --objective=logit --sizes=2,4 " in shown_command(app)
+    plan = audit_plan(build_parser().parse_args(shown_command(app).split()[1:]))
     assert (plan.scoring.samples, plan.scoring.objective, plan.stability_sizes) == (4, "logit", (2, 4))
 
 
@@ -218,12 +218,12 @@ def test_another_model_starts_with_its_own_preset(top, registry):
     assert app.selectbox(key="start_preset").value == "demo"
     app.selectbox(key="start_which").set_value("Another model").run()
     app.text_input(key="start_model").set_value("/models/x").run()
-    assert "--preset=quick" in app.code[0].value
+    assert "--preset=quick" in shown_command(app)
     app.selectbox(key="start_preset").set_value("paper").run()
     app.text_input(key="start_model").set_value("/models/y").run()
-    assert "--preset=paper" in app.code[0].value  # the choice fits this model as well
+    assert "--preset=paper" in shown_command(app)  # the choice fits this model as well
     app.text_input(key="start_model").set_value("demo").run()
-    assert "--preset=demo" in app.code[0].value
+    assert "--preset=demo" in shown_command(app)
 
 
 def test_only_the_fields_of_what_is_chosen_are_asked(top, registry):

@@ -31,7 +31,7 @@ def test_a_table_of_a_run_opens_with_its_meanings(top):
     assert "Written by `selector-audit sweep MODEL`. Lines: 48." in app.caption[2].value
     meanings = dict(zip(columns["Column"], columns["Meaning"], strict=True))
     assert meanings["rate"] == "share of all rows that is removed"
-    assert next(button.proto.label for button in app.get("download_button")) == "Download values (CSV)"
+    assert next(button.proto.label for button in app.get("download_button")) == "CSV"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def page(**parameters):
 
         stage.switch()
         tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars")
-        tools.end(pl.DataFrame({"a": [1]}), "values", "a note", "<b>origin</b>")
+        tools.end(pl.DataFrame({"a": [1]}), "values", "a note", provenance=["<b>origin</b>"])
 
     app = AppTest.from_function(script, default_timeout=60)
     for name, value in parameters.items():
@@ -63,12 +63,13 @@ def test_the_stage_enlarges_page_and_figures():
     assert "vh" in styles[1][0]
 
 
-def test_the_foot_has_link_downloads_and_plain_provenance():
+def test_the_export_menu_has_link_downloads_and_plain_provenance():
     app = page(present="true", model="a b&c")
     (link,) = app.code
     assert link.value.endswith("?present=true&model=a+b%26c")
     assert [button.proto.label for button in app.get("download_button")] == [
-        "Download values (CSV)",
-        "Download values (parquet)",
+        "CSV",
+        "Parquet",
     ]
-    assert any("a note<br>&lt;b&gt;origin" in block.proto.body for block in app.get("html"))
+    notes = [block.proto.body for block in app.get("html")]
+    assert sum("&lt;b&gt;origin" in body for body in notes) == sum("a note" in body for body in notes) == 1

@@ -84,7 +84,7 @@ def render() -> None:
             values = differences.render(picked)
             notes, provenance = list(differences.NOTES), picked.provenance
     name = f"curves-{tools.file_name(drawn.model)}"
-    tools.end(values, name, *notes, *dict.fromkeys(provenance))
+    tools.end(values, name, *notes, provenance=provenance)
 
 
 def _intervention(run: Path) -> tuple[results.Curves, str]:

@@ -69,9 +69,7 @@ def _results(picked: sources.Source) -> None:
             leaderboard.show(offers.offers(picked.kind, curves, picked.run))
     origin = [curves.provenance] if curves is not None else []
     also = [] if picked.published else [results.read_paper().provenance]
-    tools.end(
-        shown[0] if shown else None, "snapshot", *_notes(picked), *dict.fromkeys([*origin, *picked.provenance, *also])
-    )
+    tools.end(shown[0] if shown else None, "snapshot", *_notes(picked), provenance=[*origin, *picked.provenance, *also])
 
 
 def _budget(picked: sources.Source, *, hero: bool) -> pl.DataFrame:

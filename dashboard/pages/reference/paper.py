@@ -31,7 +31,7 @@ def show() -> None:
         if tab.open:
             with tab:
                 frame, name = draw(run)
-    tools.end(frame, name, _PUBLISHED)
+    tools.end(frame, name, provenance=[_PUBLISHED])
 
 
 def _choose_run() -> paper.Beside | None:

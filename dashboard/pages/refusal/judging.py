@@ -44,7 +44,7 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
     _try_one()
     selection.more(_how_to)
     name = "judge-rates" if view == QUALITY else "judge-disagreements"
-    tools.end(shown, name, found.provenance if found else "")
+    tools.end(shown, name, provenance=[found.provenance] if found else [])
 
 
 def _judged(bar: DeltaGenerator) -> Judged | None:

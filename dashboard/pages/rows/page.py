@@ -72,7 +72,7 @@ def render() -> None:
         rows_cell.show(found, block, projection, one.mask)
         st.divider()
         rows_mask.show(found, one.mask)
-    tools.end(one.frame, one.name, found.provenance)
+    tools.end(one.frame, one.name, provenance=[found.provenance])
     with layout.told():
         rows_brush.measured(found, _ticked(found), brushed)
 

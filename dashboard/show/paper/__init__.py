@@ -55,13 +55,16 @@ def _model(lines: Sequence[str]) -> str:
     return f"Model {model}." if where == kept.page() and model and not any(model in one for one in lines) else ""
 
 
+def wanted() -> bool:
+    """The switch; whether `offer` is to follow. (The camera above a figure saves it as SVG as it is.)"""
+    help_text = "At the end of the page: 3.25 or 6.75 inches wide, with a caption, as SVG, PNG (600 dpi) or PDF."
+    return st.toggle("Figures for papers, below", key=_KEY, help=help_text)
+
+
 def offer(lines: Sequence[str]) -> None:
-    """The switch, and below it one figure of the page with its caption. lines: notes and provenance for the caption."""
-    st.toggle("Figures for papers", key=_KEY, help="3.25 or 6.75 inches wide, as SVG, PNG (600 dpi) or PDF.")
+    """One figure of the page with its caption. lines: notes and provenance for the caption."""
     shown: dict[str, Shown] = st.session_state.pop(_SHOWN, {})
     model = _model(lines)
-    if not st.session_state.get(_KEY):
-        return
     with st.container(horizontal=True):
         name = selection.choose("Figure", list(shown), "paper_figure")
         width_in = selection.switch(
