@@ -22,6 +22,11 @@ def smollm2_dir() -> Path:
     return demo_dir().parent / "smollm2"
 
 
+def gemma_dir() -> Path:
+    """Folder of the audit of Gemma-3-270m; its weights do not ship."""
+    return demo_dir().parent / "gemma3-270m"
+
+
 def demo_tasks_dir() -> Path:
     """Folder of the shipped model's downstream tasks, one JSONL file each."""
     return demo_dir() / "tasks"

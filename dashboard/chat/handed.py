@@ -45,7 +45,8 @@ def to_live(
 def live_link(folder: Path, model: str, selector: str, order: str, rate: float) -> None:
     """A link to Live edit with this mask, where that can make the very same: of the shipped scores, or of a model of
     one's own that may be loaded here. folder: of the scores."""
-    if (of_shipped := shipped.model_of(folder)) is not None:
+    of_shipped = shipped.model_of(folder)
+    if of_shipped in shipped.TITLES:
         menu.link(TO_LIVE, "live", to_live(selector, order, rate, of_shipped), icon=_ICON)
     elif not access.limited():
         menu.link(TO_LIVE, "live", to_live(selector, order, rate, model, str(folder)), icon=_ICON)

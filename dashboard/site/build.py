@@ -52,6 +52,7 @@ Progress = Callable[[str, int, int], None]
 
 def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
     """The runs that are named: shipped ones, `paper` for all models of the paper, others by `find`."""
+    titles = {model: title for title, model in shipped.IDS.items()}
     known = {shipped.IDS[title]: folder for title, folder in shipped.folders().items()}
     found = []
     for name in names:
@@ -66,7 +67,7 @@ def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
             raise InputError(
                 f"{folder} holds no sweep, which a site begins with; run `selector-audit analyze MODEL all`"
             )
-        found.append(Run(folder, shipped.TITLES.get(name, formats.model_title(models[0])), models[0]))
+        found.append(Run(folder, titles.get(name, formats.model_title(models[0])), models[0]))
     return found
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 DEMO = "demo"
 TITLES = {SMOLLM2: "SmolLM2-135M", DEMO: "Shipped model"}  # what pages call the models that need no download
-IDS = {title: model for model, title in TITLES.items()}
+GEMMA = "gemma3-270m"  # its results ship; its weights are to be had from their makers
+IDS = {title: model for model, title in TITLES.items()} | {"Gemma-3-270m": GEMMA}
 FIRST_VARIABLE = "SELECTOR_AUDIT_MODEL"  # of the environment: the one that the app begins with
 GENERAL_QUESTIONS = (
     "What is the capital of France?",
@@ -55,11 +56,14 @@ def models() -> list[str]:
 
 
 def folders() -> dict[str, Path]:
-    """Results folder of each shipped audit by its title, that of the app's first model first."""
+    """Results folder of each shipped audit by its title, that of the app's first model first, those without a model
+    last."""
     found = {SMOLLM2: precomputed.smollm2_dir() / "results", DEMO: demo_results_dir()}
     kept = {model: folder for model, folder in found.items() if model == DEMO or folder.is_dir()}
     first = next((model for model in models() if model in kept), DEMO)
-    return {TITLES[model]: kept[model] for model in sorted(kept, key=lambda model: model != first)}
+    found = {TITLES[model]: kept[model] for model in sorted(kept, key=lambda model: model != first)}
+    gemma = precomputed.gemma_dir() / "results"
+    return found | ({"Gemma-3-270m": gemma} if gemma.is_dir() else {})
 
 
 def model_of(folder: Path) -> str | None:

@@ -22,9 +22,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "runs",
         metavar="RUN",
         nargs="*",
-        default=["demo", "smollm2", "paper"],
-        help="demo or smollm2 (as shipped), paper (all its models), a model's id (its results in the store), or a "
-        "folder of results (default: demo smollm2 paper)",
+        default=["demo", "smollm2", "gemma3-270m", "paper"],
+        help="demo, smollm2 or gemma3-270m (as shipped), paper (all its models), a model's id (its results in the "
+        "store), or a folder of results (default: all shipped)",
     )
     parser.add_argument(
         "--out",
