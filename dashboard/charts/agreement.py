@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, formats, matrix, palette
+from dashboard.charts.findings.rows import left_out
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
@@ -72,12 +73,25 @@ def triangles(
                 values[-1].append(value)
             hover[-1].append(_pair_text(row, column, name, value, chance))
     titles = [palette.title(name) for name in selectors]
-    return matrix.matrix(
+    chance = [pair["expected_random"] for found in (attention, mlp) for pair in found.values()]
+    known = [value for value in chance if axes.is_finite(value)]
+    level = f"; random masks share {fmean(known):.2f} on average" if known and not above_chance else ""
+    figure = matrix.matrix(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
-        below="above the diagonal: attention; below it: MLP; bright: alike", text=matrix.number, hover=hover,
-        span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
+        below=f"the lowest {formats.rate(rate)} of the scores; bright: alike{level}{left_out(selectors)}",
+        text=matrix.number, hover=hover, span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
     )  # fmt: skip
+    last = len(selectors) - 0.5
+    for text, x, y, turned in (
+        ("<b>attention</b>", last, (last - 0.5) / 2, 90),
+        ("<b>MLP</b>", (last - 0.5) / 2, last, 0),
+    ):
+        figure.add_annotation(
+            text=text, x=x, y=y, textangle=turned, showarrow=False, font={"color": palette.REFERENCE},
+            xanchor="left" if turned else "center", yanchor="middle" if turned else "top",
+        )  # fmt: skip
+    return figure.update_layout(margin_r=30)
 
 
 def _pair_text(a: str, b: str, where: str, value: float | None, chance: float | None) -> str:
@@ -105,6 +119,7 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     titles = [palette.title(name) for name in selectors]
     drawn = [value for line in values for value in line if axes.is_finite(value)]
     return matrix.matrix(
-        values, titles, titles, heading="Spearman of the scores", below="over all rows of the model; bright: alike",
+        values, titles, titles, heading="Spearman of the scores",
+        below=f"over all rows of the model; bright: alike{left_out(selectors)}",
         text=matrix.number, hover=hover, span=(min([0.0, *drawn]), 1.0),
     )  # fmt: skip

@@ -11,6 +11,7 @@ import polars as pl
 
 from dashboard.charts import axes, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
+from engine.stats.limits import BASELINE
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _NOTE = 0.06  # of what is drawn: the height of words on stage
@@ -27,17 +28,22 @@ ORDER_HEADINGS = {
 
 
 def curves(
-    drawn: pl.DataFrame, order: str, *, baseline: float | None, relative: bool = False, saturated: float | None = None
-) -> go.Figure:
+    drawn: pl.DataFrame, order: str, *, baseline: float | None, relative: bool = False,
+    saturated: float | None = None, seeds: Sequence[pl.DataFrame] = (),
+) -> go.Figure:  # fmt: skip
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
     drawn: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
-    stands in order in a zone over it."""
+    stands in order in a zone over it.
+    seeds: `series.points` of one seed each of the random ranking: thin lines in the place of their mean."""
     shift = subtracted(baseline, relative)
     rows = drawn.filter(order=order) if shift is not None else drawn.clear()
+    alone = [one.filter(order=order) for one in seeds] if shift is not None else []
+    if alone:
+        rows = pl.concat([rows.filter(pl.col("selector") != BASELINE), *alone])
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
@@ -45,9 +51,15 @@ def curves(
         if nll is not None and math.isfinite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
             (ceilings if beyond else heights).append((nll - base) / LN10)
-    by_selector = rows.partition_by("selector", as_dict=True)
+    by_selector = (rows.filter(pl.col("selector") != BASELINE) if alone else rows).partition_by(
+        "selector", as_dict=True
+    )
     names = palette.in_order([selector for (selector,) in by_selector])
-    traces = [*(curve(by_selector[name,], name, base) for name in names), *_plateaus(rows, base)]
+    traces = [curve(by_selector[name,], name, base) for name in names]
+    for number, one in enumerate(alone):
+        thin = curve(one, BASELINE, base)
+        traces.append(thin | {"showlegend": number == 0, "opacity": 0.6, "line": {**thin["line"], "width": 1}})
+    traces += _plateaus(rows, base)
     looks = lines.layout(*ORDER_HEADINGS[order], HEIGHT, BOTTOM, top=TOP)
     looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:

@@ -49,7 +49,10 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
         for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
             figure.add_trace(trace, row=number // columns + 1, col=number % columns + 1)
     figure.update_traces(showlegend=False, cliponaxis=False)
-    keys = [("unedited", "circle-open", palette.BEFORE), ("edited", "diamond", palette.REFERENCE)]
+    keys = [
+        ("unedited", "circle-open", palette.BEFORE),
+        ("edited, in its selector's mark", "square", palette.REFERENCE),
+    ]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
         keys.append(("random rows of the same layers, mean", "x-thin", palette.REFERENCE))
     for name, symbol, colour in keys:
@@ -67,8 +70,19 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
             **axes.titled(f"{TITLES[kind].lower()} refused"), row=number // columns + 1, col=number % columns + 1
         )
     top = lines.TOP + _TOP_PX
-    below = "bars: 95% intervals; click a mark for its edit"
+    below = (
+        f"{_price(points, order[0]) if kind == 'malign' and order else ''}bars: 95% intervals; ringed: the edit below"
+    )
     return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
+
+
+def _price(points: pl.DataFrame, selector: str) -> str:
+    """What the edits of a selector cost: harmless prompts refused before and after, in the mean of its domains."""
+    own = points.filter(selector=selector)
+    ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
+    if not all(isinstance(end, float) for end in ends):
+        return ""
+    return f"harmless prompts: {ends[0]:.0%} before, {ends[1]:.0%} after {palette.title(selector)}'s; "
 
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:

@@ -28,10 +28,12 @@ def quadrant(
         verdicts = verdicts.with_columns(avoided=1 - pl.col("damage"))
     drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
     ends = _intervals(draws, stable, limits.rate)
+    above = _beside_each_other(drawn, stable, column)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
         figure.add_scatter(
-            x=[row[stable]], y=[row[column]], mode="markers", name=look.title,
+            x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title, text=[look.title],
+            textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
@@ -48,8 +50,12 @@ def quadrant(
         x=right, y=low, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
+    figure.add_annotation(
+        x=right, y=high, xanchor="right", yanchor="top", text="stable, and right about what is unimportant",
+        showarrow=False, font={"color": palette.REFERENCE},
+    )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="top left")
-    title = "share of random rows' harm that is avoided" if known else "log gap (nats per token)"
+    title = f"harm avoided, of random rows' at {limits.rate:.0%} removed" if known else "log gap (nats per token)"
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
         figure.update_yaxes(tickformat=".0%")
@@ -57,7 +63,21 @@ def quadrant(
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
     below = "right is stable, up is valid" + ("; bars: 95% intervals over draws" if of_drawn else "")
+    if known:
+        below += "; 0%: as much harm as random rows, or more"
     return finished(figure, "Stability against validity", below, 470)
+
+
+def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[str, bool]:
+    """Selector -> does its name stand above its mark? Of two that are near each other the second's is below."""
+    sides: dict[str, bool] = {}
+    before: tuple[str, float, float] | None = None
+    room = [(drawn[name].max() or 0.0) - (drawn[name].min() or 0.0) for name in (stable, column)]  # type: ignore[operator]
+    for name, x, y in drawn.sort(stable).select("selector", stable, column).iter_rows():
+        near = before is not None and abs(x - before[1]) < 0.15 * room[0] and abs(y - before[2]) < 0.1 * room[1]
+        sides[name] = not (near and before is not None and sides[before[0]])
+        before = (name, x, y)
+    return sides
 
 
 def _intervals(draws: pl.DataFrame | None, stable: str, rate: float) -> dict[str, tuple[float, float]]:

@@ -63,7 +63,7 @@ def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
 
 
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
-    """One per selector of `verdicts` (in today's words): the best answers first, of equal ones the larger budget.
+    """One per selector of `verdicts` (in today's words): the largest budget first, where none is known the best answer.
     invariance: the table `invariance_verdicts`; None where it was not measured. Robust: the ranking stays the same when
     the weights are rewritten and every logit keeps its bits."""
     rows = {row["selector"]: row for row in verdicts.iter_rows(named=True)}
@@ -72,9 +72,9 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     found = []
     words = list(_FAITHFUL)
 
-    def place(name: str) -> tuple[int, float]:
+    def place(name: str) -> tuple[float, int]:
         word = rows[name]["validity"]
-        return words.index(word) if word in words else len(words), -(rows[name].get("budget") or 0.0)
+        return -(rows[name].get("budget") or 0.0), words.index(word) if word in words else len(words)
 
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
@@ -92,6 +92,24 @@ def _budget(row: dict[str, Any]) -> tuple[str, str]:
     values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
     share, low, high = ["" if value is None else share_text(value) for value in values]
     return share, f"{low} to {high}" if low and high and {low, high} != {share} else ""
+
+
+def bars(verdicts: pl.DataFrame) -> dict[str, str]:
+    """Selector -> its budget as a bar in HTML with its interval behind it, all on one scale from 0; none where no
+    budget is known. The words stand beside it, so it is hidden from screen readers."""
+    if not {"budget", "budget_low", "budget_high"} <= set(verdicts.columns):
+        return {}
+    ends = verdicts.select("selector", "budget", pl.col("budget_low", "budget_high").fill_null(pl.col("budget")))
+    known = ends.drop_nulls()
+    most = max([*known["budget"], *known["budget_high"]], default=0.0)
+    found = {}
+    for selector, share, low, high in known.iter_rows() if most > 0 else ():
+        left, width, wide = (f"{100 * value / most:.2f}%" for value in (low, high - low, share))
+        found[selector] = (
+            f'<div class="budget-bar" aria-hidden="true"><i style="left:{left};width:{width}"></i>'
+            f'<b style="width:{wide};background:{palette.style(selector).colour}"></b></div>'
+        )
+    return found
 
 
 def _chip(place: int, answer: tuple[tuple[str, str], str], path: str, parameters: dict[str, Any]) -> Chip:

@@ -40,7 +40,7 @@ def named(part):
     """Ids of the selectors at the start of a part of a sentence, and how many more it counts."""
     by_title = {palette.title(name): name for name in palette.STYLES}
     found = [by_title[one] for one in re.split(r", | and ", part) if one in by_title]
-    more = re.search(r"(?:and |^)(\d+) more", part)
+    more = re.search(r"(?:and |^All |^the other |^)(\d+)", part)
     return set(found), int(more[1]) if more else 0
 
 

@@ -13,6 +13,7 @@ from dashboard.charts import controls as controls_chart, formats, palette, refus
 from dashboard.charts.findings import accuracy, controls, judges, quadrants, refusal, rows
 from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.tasks.page import over_seeds
+from dashboard.pages.where import block_profiles
 from dashboard.state import results
 from engine.studies.audit.task_means import downstream_mean
 
@@ -92,15 +93,19 @@ def test_less_text(column):
     assert "nothing to compare" in quadrants.less_text(one, column, "X")
 
 
+def counts(row):
+    """Is a pair neither with random nor of the consensus and its parts?"""
+    pair = {row["selector_a"], row["selector_b"]}
+    return "random" not in pair and not ("consensus2" in pair and pair & {"lrp", "ig"})
+
+
 @pytest.mark.parametrize("above_chance", [True, False])
 def test_overlaps_of_pairs(above_chance):
     def value(row):
         return row["jaccard"] - (row["expected_random"] if above_chance else 0.0)
 
     lines = shipped("jaccard", 0.3)
-    known = [
-        row for row in lines if row["jaccard"] is not None and "random" not in (row["selector_a"], row["selector_b"])
-    ]
+    known = [row for row in lines if row["jaccard"] is not None and counts(row)]
     sentence = rows.overlap(frame(lines), 0.3, above_chance=above_chance)
     for row, place in ((max(known, key=value), 0), (min(known, key=value), 1)):
         part = sentence.split("; ")[place]
@@ -114,10 +119,10 @@ def test_overlaps_of_pairs(above_chance):
 
 
 def test_rank_correlations():
-    lines = [row for row in shipped("spearman") if "random" not in (row["selector_a"], row["selector_b"])]
+    lines = [row for row in shipped("spearman") if counts(row)]
     most, least = (end(lines, key=lambda row: row["spearman"]) for end in (max, min))
     first, second = rows.correlation(frame(shipped("spearman"))).split("; ")
-    who = first.removeprefix("Random aside, ").split(" rank")[0]
+    who = first.split(" rank")[0]
     assert {title(most["selector_a"]), title(most["selector_b"])} == set(who.split(" and "))
     assert f"{most['spearman']:.2f}" in first
     assert {title(least["selector_a"]), title(least["selector_b"])} == set(second.split(" least")[0].split(" and "))
@@ -125,8 +130,45 @@ def test_rank_correlations():
     alike = [("lrp", "ig", 0.871), ("ig", "fisher", 0.869), ("lrp", "fisher", 0.1), ("lrp", "random", 0.0)]
     three = pl.DataFrame(alike, schema=["selector_a", "selector_b", "spearman"], orient="row")
     told = "LRP and IG (and 1 more pair) rank rows most alike, Spearman 0.87; LRP and Fisher least, 0.10"
-    assert rows.correlation(three) == f"Random aside, {told}"
+    made = pl.DataFrame([("consensus2", "ig", 0.99)], schema=three.schema, orient="row")
+    assert rows.correlation(pl.concat([three, made])) == told
+    assert rows.left_out(["lrp", "wanda"]) == ""
+    assert rows.left_out(["random", "lrp", "consensus2"]) == "; not named: Random, Consensus-2 with its own parts"
     assert rows.correlation(three.head(3)) == told
+
+
+def test_how_evenly_masks_lie_over_the_blocks():
+    table = frame(shipped("mask_depth"))
+    found, rate = block_profiles.removed(table)
+    assert rate == 0.3
+    ends = {}
+    for name in set(table["selector"]):
+        blocks = {}
+        for row in table.filter(selector=name, rate=0.3).iter_rows(named=True):
+            removed, there = blocks.get(row["block"], (0, 0))
+            blocks[row["block"]] = (removed + row["removed"], there + row["rows"])
+        shares = [removed / there for removed, there in blocks.values()]
+        ends[name] = (max(shares) - min(shares), f"{min(shares):.0%} to {max(shares):.0%} of a block's rows")
+    most, least = max(ends, key=ends.get), min(ends, key=ends.get)
+    told = f"{title(most)}'s lowest 30% are {ends[most][1]}, {title(least)}'s {ends[least][1]}"
+    assert rows.uneven(found, rate) == told
+    assert rows.uneven(found.clear(), rate) == "No mask is known"
+
+
+def test_a_map_with_a_pattern_says_it_and_else_its_ends():
+    cells = [
+        {"block": b, "projection": p, "value": v + (10.0 if (b, p) == (2, "up") else 0.0)}
+        for b in range(4) for p, v in (("q", 1.0 + b), ("up", 5.0 + b), ("down", 9.0 + b))
+    ]  # fmt: skip
+    told = "LRP scores down highest in 3 of 4 blocks, q lowest in 4"
+    assert rows.spread(frame(cells), "score", "LRP") == told
+    share = frame(cells).with_columns(pl.col("value") / 100)
+    assert rows.spread(share, "share", "L") == (
+        "L takes the largest share of down in 3 of 4 blocks, the smallest of q in 4"
+    )
+    assert rows.spread(frame([one for one in cells if one["block"] in (0, 2)]), "score", "LRP") == (
+        "LRP scores the rows of block 2 up highest on average, those of block 0 q lowest"
+    )
 
 
 def test_peaks_over_the_depth():
@@ -139,8 +181,6 @@ def test_peaks_over_the_depth():
     largest = max(map(len, at.values()))
     block = min(block for block, names in at.items() if len(names) == largest)
     assert sentence.startswith(f"Scores peak in block {block} for {title(palette.in_order(at[block])[0])}")
-    others = [name for _, names in sorted(at.items(), key=lambda one: (-len(one[1]), one[0]))[2:] for name in names]
-    assert (f", in others for {title(palette.in_order(others)[0])}" in sentence) if others else "others" not in sentence
     flat = frame([{"selector": n, "block": b, "mean_score": float(b == 1)} for n in ("lrp", "ig") for b in (0, 1)])
     assert rows.peaks(flat, "mean_score", "MLP") == "MLP: scores peak in block 1 for all 2 selectors"
 
@@ -231,13 +271,15 @@ def test_accuracy_above_chance_by_a_loop():
             spread = sum((row["accuracy"] - mean) ** 2 for row in seeds) / max(len(seeds) - 1, 1)
             error = math.hypot(math.sqrt(spread), sum(row["stderr"] for row in seeds) / len(seeds))
             if mean - z * error > seeds[0]["chance"]:
-                above.append(name)
+                above.append((mean, name))
         sentence = accuracy.accuracy(over_seeds(part), "T")
         assert sentence.startswith("T: no selector stays") == (not above)
         if len(above) == len(cells):
             assert sentence.startswith(f"T: all {len(cells)} selectors stay")
         else:
-            assert all(title(name) in sentence for name in palette.in_order(above)[:3])
+            best = sorted(above, key=lambda one: -one[0])[: 3 if len(above) > 4 else None]
+            assert all(f"{title(name)} {mean:.0%}" in sentence for mean, name in best), sentence
+        assert set(accuracy.above_chance(over_seeds(part))["selector"]) == {name for _, name in above}
 
 
 def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
@@ -251,7 +293,7 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert accuracy.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP stays above chance beyond the errors with 30% removed"
+        "T: LRP 50% with 30% removed; IG is not above chance beyond the errors"
     )
     assert "all 2 selectors stay" in accuracy.accuracy(points({0.3: (0.5, 0.5)}), "T")
     assert "no selector stays" in accuracy.accuracy(points({0.3: (0.26, 0.25)}), "T")

@@ -122,10 +122,11 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     ("validities", "said"),
     [
         ({"lrp": "not", "random": "sufficient"}, trust.NONE),
-        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; what LRP calls unimportant can go (sufficient)"),
+        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; LRP is right about what is unimportant (sufficient)"),
         (
             {"wanda": "faithful", "lrp": "faithful", "ig": "sufficient", "fisher": "sufficient"},
-            "LRP and Wanda are right at both ends (faithful); what IG and Fisher call unimportant can go (sufficient)",
+            "LRP and Wanda are right at both ends (faithful); "
+            "IG and Fisher are right about what is unimportant (sufficient)",
         ),
         ({"ig": "faithful", "lrp": "partly"}, "IG is right at both ends (faithful)"),
     ],
@@ -167,6 +168,11 @@ def test_the_chips_say_what_the_tables_say():
         budget_low=pl.Series([0.009, 0.2, None, 0.02]), budget_high=pl.Series([0.02, 0.2, None, 0.02])
     )
     assert [line.selector for line in verdict_chips.lines(ends, None)] == ["ig", "magnitude", "lrp", "wanda"]
+    bars = verdict_chips.bars(ends)
+    assert set(bars) == {"lrp", "ig", "magnitude"}
+    assert 'style="left:4.50%;width:5.50%"' in bars["lrp"]  # 0.9 to 2 of 20%
+    assert 'style="width:5.00%;' in bars["lrp"]
+    assert verdict_chips.bars(table) == {}
     assert [line.interval for line in verdict_chips.lines(ends, None)] == ["", "", "0.9% to 2%", ""]
     assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}
     random = pl.concat([table, table.head(1).with_columns(selector=pl.lit("random"))])

@@ -11,7 +11,7 @@ from app_pages import above_figures
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard.charts import palette
+from dashboard.charts import palette, verdict_chips
 from dashboard.charts.findings import words
 from dashboard.pages.believed.page import PARTS as BELIEVED
 from dashboard.state.results import read_table
@@ -86,7 +86,8 @@ def test_a_chip_opens_its_evidence_with_its_selector_chosen():
     app = AppTest.from_file(str(APP), default_timeout=120).run()
     assert not app.exception
     chips = [link.proto for link in app.get("page_link") if "-badge[" in link.proto.label]
-    selectors = palette.in_order(read_table(precomputed.demo_dir() / "results", "verdicts").frame["selector"].to_list())
+    verdicts = read_table(precomputed.demo_dir() / "results", "verdicts").frame
+    selectors = [line.selector for line in verdict_chips.lines(verdicts, None)]
     assert len(chips) == 3 * len(selectors)
     for name, (faithful, stable, robust) in zip(selectors, zip(*[iter(chips)] * 3, strict=True), strict=True):
         if name not in ("lrp", "wanda", "random"):

@@ -34,6 +34,13 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
     if rate is None:
         rate = float(part["rate"][0])
     rows = part.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(error=series.whole_error())
+    if order == "morf":  # the first rate at which these destroy the model says most
+        gone = set(rows.filter("destroyed")["selector"])
+        for smaller in sorted(one for one in shared if 0 < one < rate) if gone else ():
+            there = part.filter((pl.col("rate") - smaller).abs() < 1e-9).with_columns(error=series.whole_error())
+            if set(there.filter("destroyed")["selector"]) == gone:
+                rate, rows = smaller, there
+                break
     return harm(rows, order, f"with {formats.rate(rate)} removed", shift)
 
 
@@ -47,10 +54,12 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
     alive = rows.filter(~pl.col("destroyed"))
     verb = words.verb(destroyed, "destroys", "destroy")
     if destroyed and order == "morf":  # what a good selector does comes first
-        return f"{words.titles(destroyed)} {verb} the model {when}; {_alive(alive, order, '', shift)}"
-    who = words.titles(destroyed) if len(destroyed) <= 2 else f"{len(destroyed)} more"
-    end = f"; {who} {verb} the model" if destroyed else ""
-    return _alive(alive, order, f" {when}", shift) + end
+        scores = set(rows["selector"]) - {BASELINE}
+        every = f"All {len(scores)} scores" if scores == set(destroyed) and len(scores) > 2 else ""
+        return f"{every or words.titles(destroyed)} {verb} the model {when}; {_alive(alive, order, '', shift)}"
+    said = _alive(alive, order, f" {when}", shift)
+    who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in said else _rest(destroyed)
+    return said + (f"; {who} {verb} the model" if destroyed else "")
 
 
 def _alive(rows: pl.DataFrame, order: str, when: str, shift: float) -> str:
@@ -78,7 +87,7 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
         if groups.any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
-                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}){when}; no clear gap splits them"
+                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}){when}"
             )
         reach = f"{formats.perplexity(least.value)} to {formats.perplexity(most.value)}{of}"
         return f"{NOTHING_APART}{when}: perplexity {reach}"

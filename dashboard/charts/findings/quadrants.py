@@ -16,7 +16,7 @@ def judged(verdicts: pl.DataFrame) -> str:
     stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
     bad = known.filter("stable_but_invalid")["selector"].to_list()
     if bad:
-        open_ = known.filter(stability="unknown", validity="not")["selector"].to_list()
+        open_ = known.filter(stability="unknown")["selector"].to_list()
         untold = f"; whether {words.titles(open_)} {words.verb(open_, 'is', 'are')} stable is open" if open_ else ""
         return f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid{untold}"
     if not stable:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import polars as pl
 
-from dashboard.charts import formats, matrix
+from dashboard.charts import formats, matrix, palette
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
+_MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
 
@@ -20,11 +22,11 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     part = part.filter(pl.col("value").is_not_null())
     if part.is_empty():
         return f"No overlap is known at {formats.rate(rate)}"
-    aside, least, most = _ends(part, lambda row: f"{_pair(row)} in {_where(row)}")
+    least, most = _ends(part, lambda row: f"{_pair(row)} in {_where(row)}")
     what = "Jaccard above chance" if above_chance else "Jaccard"
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
-    return f"{aside}{most[0]} share most at {formats.rate(rate)}, {what} {most[1]}; {least[0]} least, {least[1]}"
+    return f"{most[0]} share most at {formats.rate(rate)}, {what} {most[1]}; {least[0]} least, {least[1]}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:
@@ -32,17 +34,22 @@ def correlation(spearman: pl.DataFrame) -> str:
     part = spearman.filter(pl.col("spearman").is_not_null()).rename({"spearman": "value"})
     if part.is_empty():
         return "No rank correlation is known"
-    aside, least, most = _ends(part, _pair)
+    least, most = _ends(part, _pair)
     if least == most and part.height > 1:
         return f"All pairs rank rows alike, Spearman {most[1]}"
-    first = f"{aside}{most[0]} rank rows most alike, Spearman {most[1]}"
+    first = f"{most[0]} rank rows most alike, Spearman {most[1]}"
     return first if least == most else f"{first}; {least[0]} least, {least[1]}"
 
 
-def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tuple[str, End, End]:
-    """What is left aside, in words (Random, where other pairs are known), then the pairs of the lowest and of the
-    highest `value`; those that look alike, as it is shown, are counted."""
-    known = pairs.filter(pl.col("selector_a") != BASELINE, pl.col("selector_b") != BASELINE)
+def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tuple[End, End]:
+    """The pairs of the lowest and of the highest `value`; those that look alike, as it is shown, are counted. Where
+    others are known, pairs with Random and of a consensus with what it is made of do not count (`left_out`)."""
+    both = pl.concat_list("selector_a", "selector_b").list
+    made = pl.any_horizontal(
+        both.contains(whole) & pl.any_horizontal(both.contains(one) for one in parts)
+        for whole, parts in _MADE_OF.items()
+    )
+    known = pairs.filter(~both.contains(BASELINE) & ~made)
     rows = (known if known.height else pairs).sort("value", maintain_order=True).rows(named=True)
     ends: list[End] = []
     for row in (rows[0], rows[-1]):
@@ -50,7 +57,14 @@ def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tupl
         more = sum(matrix.number(other["value"]) == shown for other in rows) - 1
         also = f" (and {more} more pair{'s' * (more > 1)})" if more else ""
         ends.append((name(row) + also, shown))
-    return "Random aside, " * (0 < known.height < pairs.height), *ends
+    return ends[0], ends[1]
+
+
+def left_out(selectors: Collection[str]) -> str:
+    """What the sentences above do not name of these selectors' pairs."""
+    made = [palette.title(whole) for whole, parts in _MADE_OF.items() if whole in selectors and {*parts} & {*selectors}]
+    names = [palette.title(BASELINE)] * (BASELINE in selectors) + [f"{name} with its own parts" for name in made]
+    return f"; not named: {', '.join(names)}" if names else ""
 
 
 def _pair(row: Mapping[str, str]) -> str:
@@ -72,6 +86,9 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     if least["value"] == most["value"]:
         return f"{name}: all layers alike"
     first, last = _layer(most), _layer(least)
+    pattern = _pattern(known, name, kind) if kind != "difference" else ""
+    if pattern:
+        return pattern
     if kind == "score":
         return f"{name} scores the rows of {first} highest on average, those of {last} lowest"
     if kind == "share":
@@ -82,6 +99,23 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     return (
         f"{name} ranks the rows of {first} higher than {other} does, by {up} points, those of {last} lower, by {down}"
     )
+
+
+def _pattern(known: pl.DataFrame, name: str, kind: str) -> str:
+    """Where most blocks have their highest value in one projection and their lowest in another: these; else ""."""
+    blocks = known["block"].n_unique()
+    ends = known.group_by("block").agg(
+        low=pl.col("projection").sort_by("value").first(), high=pl.col("projection").sort_by("value").last()
+    )
+    (high, highs), (low, lows) = (
+        ends[end].value_counts(sort=True).sort("count", end, descending=[True, False]).row(0) for end in ("high", "low")
+    )
+    if blocks < 3 or known["projection"].n_unique() < 3 or min(highs, lows) <= blocks / 2:
+        return ""
+    of = f" of {blocks} blocks"
+    if kind == "score":
+        return f"{name} scores {high} highest in {highs}{of}, {low} lowest in {lows}"
+    return f"{name} takes the largest share of {high} in {highs}{of}, the smallest of {low} in {lows}"
 
 
 def _layer(row: Mapping[str, object]) -> str:
@@ -102,6 +136,21 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
     start = f"{name}: scores peak" if name else "Scores peak"
     if len(ordered) == 1 and len(ordered[0][1]) > 1:
         return f"{start} in block {ordered[0][0]} for all {len(ordered[0][1])} selectors"
-    told = [f"in block {block} for {words.titles(names, 3)}" for block, names in ordered[:2]]
-    others = [name for _, names in ordered[2:] for name in names]
-    return f"{start} {', '.join(told)}" + (f", in others for {words.titles(others, 3)}" if others else "")
+    return f"{start} {', '.join(f'in block {block} for {words.titles(names, 3)}' for block, names in ordered[:2])}"
+
+
+def uneven(masks: pl.DataFrame, rate: float) -> str:
+    """Which masks lie least and most evenly over the blocks. masks: selector, block, share of its rows that are
+    removed, of one rate; Random is named where it is not the most even."""
+    ends = masks.group_by("selector", maintain_order=True).agg(low=pl.col("share").min(), high=pl.col("share").max())
+    ordered = ends.sort(pl.col("high") - pl.col("low"), maintain_order=True)
+    if ordered.is_empty():
+        return "No mask is known"
+
+    def told(row: dict[str, Any]) -> str:
+        return f"{row['low']:.0%} to {row['high']:.0%} of a block's rows"
+
+    most = ordered.row(-1, named=True)
+    first = f"{palette.title(most['selector'])}'s lowest {formats.rate(rate)} are {told(most)}"
+    least = ordered.row(0, named=True)
+    return first if ordered.height == 1 else f"{first}, {palette.title(least['selector'])}'s {told(least)}"

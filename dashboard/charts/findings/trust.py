@@ -19,7 +19,8 @@ def answer(verdicts: pl.DataFrame) -> str:
     first = f"{_listed(faithful)} {verb} right at both ends (faithful)" if faithful else NONE
     if not sufficient:
         return first
-    return f"{first}; what {_listed(sufficient)} call{'s' * (len(sufficient) == 1)} unimportant can go (sufficient)"
+    also = "is" if len(sufficient) == 1 else "are"
+    return f"{first}; {_listed(sufficient)} {also} right about what is unimportant (sufficient)"
 
 
 def _names(verdicts: pl.DataFrame) -> list[str]:

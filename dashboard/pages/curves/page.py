@@ -15,6 +15,7 @@ from dashboard.charts.findings import curves as findings
 from dashboard.pages.curves import differences, measures, parts, point
 from dashboard.show import layout, selection, tools
 from dashboard.state import compared, offers, results, sources
+from engine.stats.limits import BASELINE
 
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
 MEASURES, PARTS = "Measures", "Parts"
@@ -136,14 +137,15 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
+    clickable, limit = point.clickable(picked), drawn.curves.saturated_above
+    apart = {order: findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders}
+    seeds = _seeds(drawn, orders) if any(apart.values()) else []
     figures = {
         order: curve_chart.curves(
-            drawn.points, order, relative=relative, baseline=unmasked,
-            saturated=drawn.curves.saturated_above,
+            drawn.points, order, relative=relative, baseline=unmasked, saturated=limit, seeds=seeds,
         )
         for order in orders
     }  # fmt: skip
-    clickable, limit = point.clickable(picked), drawn.curves.saturated_above
     zone = "" if limit is None else f"; {curve_chart.DESTROYED}: perplexity above {formats.perplexity(limit)}"
     with picked.stage:
         point.show(picked, point.clicked(figures) if clickable else [], zeroed=zeroed)
@@ -154,8 +156,21 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=point.key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
                     below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * _has_zone(figure)
-                    + findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit), hero=True,
+                    + apart[order], hero=True,
                 )  # fmt: skip
+
+
+def _seeds(drawn: Drawn, orders: list[str]) -> list[pl.DataFrame]:
+    """The points of each random ranking by itself, where Random is among what is drawn."""
+    random = drawn.points.filter(selector=BASELINE)
+    if random.is_empty():
+        return []
+    frame = drawn.curves.frame.filter(selector=BASELINE, model=drawn.model)
+    rates = (random["rate"].min(), random["rate"].max())
+    return [
+        series.points(own, drawn.model, [BASELINE], orders, rates)  # type: ignore[arg-type]
+        for own in frame.partition_by("seed")
+    ]
 
 
 def _has_zone(figure: go.Figure) -> bool:
@@ -217,8 +232,8 @@ def _notes(drawn: Drawn) -> list[str]:
         )
     if points["seeds"].max() not in (None, 1):
         notes.append(
-            "Random is the mean NLL of its seeds with their standard deviation; other error bars are the standard "
-            f"error over {drawn.curves.errors}."
+            "Random is the mean NLL of its seeds with their standard deviation, or a thin line for each seed where "
+            f"only some destroy the model; other error bars are the standard error over {drawn.curves.errors}."
         )
     elif points["error"].null_count() < points.height:
         notes.append(f"Error bars: standard error over {drawn.curves.errors}.")

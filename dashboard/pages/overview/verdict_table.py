@@ -22,7 +22,7 @@ WHAT = (
     "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
     "Each chip opens its evidence."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 190, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 190, 220, 8
 GLOSS = {
     "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
 }  # fmt: skip
@@ -35,8 +35,8 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        said = [] if verdicts is None else [trust.answer(verdicts)]
-        said += [budget.finding(picked.table("budget"))] if picked.has("budget") else []
+        said = [budget.finding(picked.table("budget"))] if picked.has("budget") else []
+        said += [] if verdicts is None else [trust.answer(verdicts)]
         if said:
             layout.finding(". ".join(said))
     if verdicts is None:
@@ -55,8 +55,9 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
+    drawn = verdict_chips.bars(verdicts)
     for line in found:
-        _line(line, taken)
+        _line(line, taken, drawn.get(line.selector, ""))
     with st.expander("What the words mean, and why, selector by selector"):
         st.caption(WHAT)
         _reasons(verdicts)
@@ -79,7 +80,7 @@ def _without(picked: sources.Source) -> None:
     picked.offer("verdicts")
 
 
-def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
+def _line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
         st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
@@ -92,6 +93,7 @@ def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
         if line.budget:
             interval = f" :small[({line.interval})]" if line.interval else ""
             st.markdown(line.budget + interval, width=_BUDGET_PX)
+            st.html(bar, width=_BAR_PX)
         if line.stable_but_invalid:
             st.markdown(":red-badge[stable but invalid]", width="content")
 

@@ -150,10 +150,9 @@ def _map(found: Scored) -> _Map:
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        heading, below = (
-            f"{title}: mean score",
-            "mean score of each matrix's rows; bright: high among these, dark: low",
-        )
+        ends = frame["value"].min(), frame["value"].max()
+        heading = f"{title}: mean score"
+        below = "mean score of each matrix's rows, from {:.2g} (dark) to {:.2g} (bright)".format(*ends)
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,

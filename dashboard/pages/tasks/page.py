@@ -8,7 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.findings.accuracy import accuracy
+from dashboard.charts.findings.accuracy import above_chance, accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
@@ -109,6 +109,12 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
         below=GOOD[order], error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
+    over = above_chance(points)["selector"].to_list() if chance.len() else []
+    if over:  # the others stand back
+        figure.for_each_trace(
+            lambda trace: trace.update(opacity=0.3, error_y_visible=False),
+            selector=lambda trace: trace.name not in map(palette.title, over),
+        )
     name = f"downstream-{tools.file_name(heading)}-{order}"
     tools.show(figure, name, finding=accuracy(points, heading), hero=hero)
 

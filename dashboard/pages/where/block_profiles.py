@@ -7,15 +7,17 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import lines as lines_chart, palette
+from dashboard.charts import formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import menu, selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
+from engine.stats.limits import Thresholds
 
-BLOCKS, SUBLAYERS, PROJECTIONS = "Blocks", "Attention and MLP", "Projections"
+MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
+_TITLES = {MASKS: MASKS, BLOCKS: "Mean scores", SUBLAYERS: SUBLAYERS, PROJECTIONS: PROJECTIONS}
 SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 
 
@@ -24,12 +26,18 @@ def show(source: Source) -> Drawn:
     table = source.table("depth")
     available = palette.in_order(table["selector"].unique().to_list())
     with source.bar:
-        level = selection.switch("Level", (BLOCKS, SUBLAYERS, PROJECTIONS), "level", default=BLOCKS)
+        masks = source.table("mask_depth") if source.has("mask_depth") else None
+        levels = (BLOCKS, SUBLAYERS, PROJECTIONS) if masks is None else (MASKS, BLOCKS, SUBLAYERS, PROJECTIONS)
+        level = selection.switch("Show", levels, "level", default=levels[0], title=_TITLES.__getitem__)
     with source.drawer():
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors))
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
+    if masks is not None and level == MASKS:
+        with source.hero():
+            _removed(masks.filter(pl.col("selector").is_in(selectors)))
+        return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
     for start in range(0, len(panels), 2):
         pair = panels[start : start + 2]
@@ -38,10 +46,32 @@ def show(source: Source) -> Drawn:
         for column, (name, frame) in zip(columns, pair, strict=False):
             with column:
                 _profile(frame, name, hero=not start)
+    return _drawn(table)
+
+
+def _drawn(table: pl.DataFrame) -> Drawn:
     with st.container(horizontal=True):
         menu.link("Is it more than depth?", "believed", {"part": "Explained by depth"})
         menu.link("The rows of one mask, on the map", "rows", {"measure": "Share in the mask"})
     return Drawn(table, notes=("Random stands for the mean over its seeds.",))
+
+
+def removed(masks: pl.DataFrame) -> tuple[pl.DataFrame, float]:
+    """Of the rate nearest to the verdicts': selector, block, share of the block's rows that the LeRF mask removes."""
+    rate = min(set(masks["rate"]), key=lambda one: abs(one - Thresholds().rate))
+    of_rate = masks.filter(pl.col("rate") == rate).group_by("selector", "block", maintain_order=True)
+    sums = of_rate.agg(pl.col("removed", "rows").sum())
+    return sums.with_columns(share=pl.col("removed") / pl.col("rows")), rate
+
+
+def _removed(masks: pl.DataFrame) -> None:
+    shares, rate = removed(masks)
+    figure = lines_chart.lines(
+        shares, Axis("block", "block"), Axis("share", "share of the block's rows", "share"), heading=MASKS,
+        hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows ({row['share']:.1%})",
+    )  # fmt: skip
+    below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
+    tools.show(figure, "mask-depth", finding=findings.uneven(shares, rate), below=below, hero=True)
 
 
 def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
@@ -55,7 +85,7 @@ def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
 
 def _profile(frame: pl.DataFrame, name: str, *, hero: bool) -> None:
     figure = lines_chart.lines(
-        frame, Axis("block", "block"), Axis("relative_score", "÷ highest mean"), heading=name, hover=_hover
+        frame, Axis("block", "block"), Axis("relative_score", "mean score ÷ its highest"), heading=name, hover=_hover
     )
     told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
     below = "mean score of a selector's rows, divided by its highest"
@@ -69,6 +99,6 @@ def _hover(row: dict[str, Any]) -> str:
 
 PART = Part(
     show, ("depth",),
-    "Each line is the mean score of a selector's rows, block by block, relative to its highest point. Scores of "
-    "different selectors have different units, so compare where the lines are high, not how high they are.",
+    "Removed rows: which share of each block goes first. Mean scores: block by block, relative to the selector's "
+    "highest; different selectors have different units, so compare where the lines are high, not how high they are.",
 )  # fmt: skip
