@@ -113,4 +113,4 @@ def test_scripts_stay_few_and_the_workflow_runs_the_readmes_command():
     assert command.startswith("pip install uv && uv run selector-audit site ")
     args = build_parser().parse_args(shlex.split(command.partition("selector-audit ")[2]))
     (path,) = (step["with"]["path"] for step in steps if "upload-pages-artifact" in step.get("uses", ""))
-    assert (str(args.out), args.runs) == (path, ["demo", "smollm2", "paper"])
+    assert (str(args.out), args.runs) == (path, ["demo", "smollm2", "gemma3-270m", "paper"])
