@@ -89,8 +89,8 @@ class CalibrationDrawsPlan:
     """The disjoint calibration sets of `draws`."""
 
     calibration_draws: int = option(
-        5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows",
-        metavar="N", least=2, most=MOST_DRAWS, group="draws",
+        5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows; 0 for "
+        "none, and a verdict leaves open what is stable", metavar="N", least=0, most=MOST_DRAWS, group="draws",
     )  # fmt: skip
     draws_seed: int = option(0, "seed of their places in the text", least=0, group="draws")
 

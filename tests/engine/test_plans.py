@@ -257,7 +257,7 @@ def test_what_help_shows_can_be_typed(plan):
         (lambda: ScorePlan(seeds=tuple(range(1_001))), "seeds takes at most 1,000 values, got 1,001"),
         (lambda: ScorePlan(samples=True), "samples must be a whole number, got True"),
         (lambda: AuditPlan(sweep_rates=tuple(n / 2_000 for n in range(2_000))), "at most 1,000 values, got 2,000"),
-        (lambda: AuditPlan(calibration_draws=10**6), r"calibration draws must be in \[2, 10,000\], got 1,000,000"),
+        (lambda: AuditPlan(calibration_draws=10**6), r"calibration draws must be in \[0, 10,000\], got 1,000,000"),
         (lambda: AuditPlan(singles_windows=math.inf), "singles windows must be a whole number, got inf"),
         (lambda: InvariancePlan(decoys=10**9), "decoys must be in"),
         (lambda: ProtocolsPlan(resample_draws=10**9), "resample draws must be in"),

@@ -176,6 +176,11 @@ def _ranked(audit: AuditInputs, selector: str, scores: npt.ArrayLike) -> list[Ra
 
 def _drawn(audit: AuditInputs) -> Drawn:
     plan, scoring = audit.plan, audit.plan.scoring
+    if plan.calibration_draws < 2:
+        raise TooFewDraws(
+            f"disjoint draws are at least 2 calibration sets, --calibration-draws says {plan.calibration_draws}; give "
+            "2 or more"
+        )
     # Evaluation text of the same file lies behind the calibration windows of the scores.
     skipped = calibration_tokens(plan.eval_corpus, scoring.corpus, scoring.samples * scoring.length)
     evaluated = range(skipped, skipped + plan.eval_samples * plan.eval_length) if skipped else range(0)
