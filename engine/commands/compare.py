@@ -83,7 +83,7 @@ def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
 
 
 def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
-    from engine.studies.lm_eval_results import beside
+    from engine.studies.compare import beside
 
     tasks, missing = beside(folder, args.lm_eval)
     if common.as_json(args, {"tasks": tasks, "missing": missing}):

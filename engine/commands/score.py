@@ -27,9 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.run.first_positions import first_position_shares, told
     from engine.run.preflight import fitting
-    from engine.run.scoring import score_model, write_scores
+    from engine.run.scoring import first_position_shares, score_model, told, write_scores
 
     plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
     plan, left_out = fitting(common.sketch(args), plan, named=args.selectors is not None)

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from engine.data.prompts import user_turns
 from engine.data.thinking import FORMS, Marks, after_thinking
-from engine.judges.base import Exchange, Judge
-from engine.judges.heard import heard, verdicts_on
+from engine.judges.base import Exchange, Judge, heard, verdicts_on
 from engine.measures.base import Derived
 from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
-from engine.selectors.checks import check_finite
 from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
-from engine.selectors.passes import BatchSize, OnLinear, in_batches, wide, windows_per_pass
+from engine.selectors.passes import BatchSize, OnLinear, check_finite, in_batches, wide, windows_per_pass
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel

@@ -25,9 +25,8 @@ from engine.selectors.base import (
     get_selector,
     new_scorer,
 )
-from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.kept_sums import KeptSums
-from engine.selectors.passes import BatchSize, counted, in_batches, windows_per_pass
+from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
 
 if TYPE_CHECKING:

@@ -57,9 +57,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.judges.base import open_judges
+    from engine.judges.base import open_judges, verdicts_on
     from engine.judges.given_replies import joined, read_replies, verdict_table
-    from engine.judges.heard import verdicts_on
     from engine.judges.quality import agreement_table, disagreements, quality_table
 
     replies = [

@@ -15,7 +15,7 @@ from engine.run.audit_plan import DownstreamPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import LEVEL, adjusted
-from engine.stats.paired_rates import paired_rates
+from engine.stats.paired import paired_rates
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 

@@ -18,9 +18,15 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.limits import Thresholds
 from engine.stats.paired import defined, paired_difference
-from engine.stats.rank_interval import spearman_interval
-from engine.stats.single_units import clearly_helping, helping, larger_high, recall_of_top, sign_agreement
-from engine.stats.stratified import stratified_sample
+from engine.stats.single_units import (
+    clearly_helping,
+    helping,
+    larger_high,
+    recall_of_top,
+    sign_agreement,
+    spearman_interval,
+    stratified_sample,
+)
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study

@@ -17,9 +17,8 @@ from engine.run.runner import Results
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal.grid import Grid, expected
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
-from engine.studies.refusal.settings import Setting, Where
 from engine.studies.refusal.stage_lines import cut_off_lines
-from engine.studies.refusal.vectors import Vectors, vectors_of
+from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
 
 TABLE = "baselines"
 ROW_MASK, SYSTEM_PROMPT = "row_mask", "system_prompt"

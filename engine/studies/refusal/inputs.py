@@ -52,8 +52,8 @@ from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
 from engine.studies.conduct import Recorded, Remaking, StudyInputs
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
 from engine.studies.refusal.calibrate import CONTRAST_FILE, calibrate, onsets_record, write_contrasts
-from engine.studies.refusal.kept_points import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 from engine.studies.refusal.mask_outputs import kept_masks, write_masks
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 
 EXAMPLES = 3  # of refused base prompts in a message
 DRAW_SEEDS = "draw_seeds"  # entry of the manifest

@@ -19,9 +19,8 @@ from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal import specificity
 from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
 from engine.studies.refusal.inputs import Rates, RefusalInputs
-from engine.studies.refusal.kept_points import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, joined
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
-from engine.studies.refusal.operating_point import OperatingPoint
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, OperatingPoint, joined
 from engine.studies.refusal.stage_lines import cut_off_lines, measured_again_lines, notes
 
 

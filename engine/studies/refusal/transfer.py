@@ -21,8 +21,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.intervals import wilson
 from engine.stats.judge_error import corrected_rate
-from engine.stats.paired import mean_difference
-from engine.stats.paired_rates import paired_rates
+from engine.stats.paired import mean_difference, paired_rates
 from engine.studies.base import Answer, Tables
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
