@@ -106,7 +106,6 @@ def add_run(
 
 
 def load(args: argparse.Namespace) -> LoadedModel:
-    """The model that the arguments name."""
     from engine.models.loading import load_model
 
     where = {"revision": args.revision, "dtype": args.dtype, "device": args.device, "device_map": args.device_map}

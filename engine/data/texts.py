@@ -205,7 +205,6 @@ def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | 
 
 
 def _wikitext_files(role: Role) -> list[Path]:
-    """The split's files, from the hub or its local cache."""
     pattern = f"wikitext-2-raw-v1/{_WIKITEXT_SPLITS[role]}-*.parquet"
     try:
         folder = downloads.fetch_files(_WIKITEXT, [pattern], repo_type="dataset")

@@ -33,7 +33,6 @@ class Refused:
 
     @property
     def unjudged(self) -> int:
-        """Replies that the judge could not judge."""
         return self.judged.count(False)
 
     @property

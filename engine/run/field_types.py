@@ -80,7 +80,6 @@ class Setting:
         return text.replace(",", ", ") if isinstance(self.read, Names) else text
 
     def value(self, plan: object) -> Any:
-        """The field in a plan."""
         return reduce(getattr, self.path, plan)
 
     def of(self, given: Any) -> Any:

@@ -176,7 +176,6 @@ class StudyInfo:
         return frozenset(one.name for part in (self.plan, *self.reads) if part is not None for one in fields(part))
 
     def make(self, inputs: Any) -> Study[Any]:
-        """The study of these inputs."""
         return self.study()(inputs)
 
 

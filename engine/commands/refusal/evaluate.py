@@ -45,7 +45,6 @@ def add_sets(parser: argparse.ArgumentParser) -> None:
 
 
 def sets_and_tasks(args: argparse.Namespace) -> tuple[list[PromptSet], list[HarnessTask]]:
-    """What these options name."""
     from engine.data.prompt_sets import read_prompt_sets
     from engine.measures.harness_tasks import utility_tasks
 

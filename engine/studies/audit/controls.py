@@ -25,8 +25,6 @@ from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
 class Measured(NamedTuple):
-    """A control's mask, measured."""
-
     control: str
     order: str
     rate: float

@@ -178,7 +178,6 @@ class AuditInputs(StudyInputs):
 
     @cached_property
     def dense(self) -> Cell[NegativeLogLikelihood]:
-        """NLL of the unedited model."""
         return self.nll(UNEDITED)
 
     def saturated_above(self, results: Results) -> float:

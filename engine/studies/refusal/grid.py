@@ -84,8 +84,6 @@ _SWAPPED_ERRORS = 3.0
 
 @dataclass(frozen=True)
 class Place:
-    """One mask of the grid."""
-
     selector: str
     domain: str
     lam: float
@@ -199,7 +197,6 @@ class _Part:
         return other
 
     def places(self, run: RefusalInputs, axes: Axes) -> list[Place]:
-        """All masks of a grid."""
         if axes not in self._made:
             found = grid(run, self.contrast, axes.lambdas, axes.ks)
             self._made[axes] = [replace(place, edit=self.move(place.edit)) for place in found]

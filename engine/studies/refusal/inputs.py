@@ -82,7 +82,6 @@ class Rate:
 
     @property
     def interval(self) -> Interval:
-        """Wilson's 95% interval."""
         return wilson(self.count, self.n)
 
     @property
@@ -356,11 +355,9 @@ class RefusalInputs(StudyInputs):
         )
 
     def edit(self, mask: Mask) -> Edit:
-        """The edit of these rows."""
         return edit_of(mask, self.loaded.rows.n_rows, kind="refusal")
 
     def refusal_edit(self, contrast: Contrast, lam: float, k: float) -> Edit:
-        """The edit of one cell of the grid."""
         return self.edit(refusal_mask(contrast, lam, k))
 
     @cached_property
@@ -396,11 +393,9 @@ class RefusalInputs(StudyInputs):
         return Cell(self.loaded, edit, Refusals(measure, self.judge, template_marks(self.loaded.tokenizer)))
 
     def on_pairs(self, edit: AnyEdit, pairs: Sequence[Pair]) -> Cell[Refused]:
-        """Verdicts on both prompts of every pair under an edit."""
         return self.refused(edit, sides(pairs))
 
     def rates(self, results: Results, edit: AnyEdit, pairs: Sequence[Pair]) -> Rates:
-        """Refusal of both sides of the pairs under an edit."""
         found, n = results[self.on_pairs(edit, pairs)], len(pairs)
         return Rates(Rate(found.refused[:n], found.finished[:n]), Rate(found.refused[n:], found.finished[n:]))
 

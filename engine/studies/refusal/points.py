@@ -78,7 +78,6 @@ class Chosen(Study[RefusalInputs]):
         return points
 
     def masks(self, run: RefusalInputs, results: Results) -> list[Edit]:
-        """The edit of every point."""
         found = edits(run, run.contrasts, self.points(run, results))
         return [of_point(run, edit, point, self.masks_of) for _, _, point, edit in found if point is not None]
 
@@ -120,7 +119,6 @@ class Chosen(Study[RefusalInputs]):
         return Answer((table, *told, *again, hint), {POINTS: record})
 
     def chosen(self, run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
-        """What was chosen, and where in its grid."""
         return chosen_table(run, results, points, self.grid.edges(run, results, points))
 
 

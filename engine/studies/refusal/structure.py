@@ -100,8 +100,6 @@ def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict
 
 
 class Structure(Study[RefusalInputs]):
-    """The tables of `structure`: of the contrasts alone."""
-
     replayed = True
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
