@@ -1,4 +1,7 @@
-"""`analyze`: stability, agreement, controls, groups, domains, tasks, protocols, and a verdict per selector."""
+"""`analyze`: stability, agreement, controls, groups, domains, tasks, protocols, and a verdict per selector.
+
+Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell is kept: the same command
+resumes, and analyses share what they have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, options, runners
-from engine.commands.listed import COMMANDS
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder
 from engine.results.store import Store
@@ -25,14 +27,10 @@ if TYPE_CHECKING:
 _ALL, _CLAIMS_OF = "all", "claims-of"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "analyze",
-        help=COMMANDS["analyze"],
-        description="Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell "
-        "is kept: the same command resumes, and analyses share what they have in common.",
-        epilog=f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one but claims-of that can be run here "
-        "and says why the others were skipped.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one but claims-of that can be run here "
+        "and says why the others were skipped."
     )
     common.add_model(parser)
     few = ", ".join(PRESETS["quick"].analyses)
@@ -49,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     groups = analyze_groups()
     options.add_options(parser, plans, groups, more=[group for group in groups if group not in OF_ALL])
     runners.add_runner(parser)
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -59,6 +59,14 @@ out = Terminal(soft_wrap=True)
 err = Terminal(stderr=True)
 
 
+def add_command(parser: argparse.ArgumentParser, module: Any) -> None:
+    """A command's options, what it does (`run`: its exit code, 0 if None), and what `--help` says: its module's text
+    behind the first paragraph."""
+    parser.description = (module.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
+    parser.set_defaults(run=getattr(module, "run", None))
+    module.add_options(parser)
+
+
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """The MODEL argument and how it is loaded."""
     parser.add_argument(
@@ -95,14 +103,11 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(
-    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int | None], *, folder: bool = True
-) -> None:
-    """The options of whatever runs a model and writes into the store, and what it does: its exit code, 0 if None."""
+def add_run(parser: argparse.ArgumentParser, *, folder: bool = True) -> None:
+    """The options of whatever runs a model and writes into the store."""
     add_device(parser)
     add_storage(parser, folder=folder)
     add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def load(args: argparse.Namespace) -> LoadedModel:

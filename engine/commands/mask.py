@@ -1,4 +1,7 @@
-"""`mask`: the row ids that a selector removes at a rate, as a file for other commands."""
+"""`mask`: the row ids that a selector removes at a rate, as a file for other commands.
+
+Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. Scores come from the store where
+they are known and are computed otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.commands import common, options, outputs
-from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.manifest import shortfalls
@@ -17,13 +19,7 @@ from engine.run.score_plan import SHIPPED
 from engine.stats.removal_order import ORDERS
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "mask",
-        help=COMMANDS["mask"],
-        description="Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. "
-        "Scores come from the store where they are known and are computed otherwise.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument("--selector", required=True, help="whose ranking decides")
     parser.add_argument(
@@ -37,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--out", type=Path, required=True, help="file to write, for example mask.safetensors")
     scoring = {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring}
     options.add_options(parser, scoring, but=["selectors"])
-    common.add_run(parser, run, folder=False)
+    common.add_run(parser, folder=False)
     parser.set_defaults(writes=outputs.mask)
 
 

@@ -1,4 +1,7 @@
-"""`report`: one self-contained HTML file about one or several finished runs."""
+"""`report`: one self-contained HTML file about one or several finished runs.
+
+Writes a file that opens in any browser without a network. Give several runs to see which findings hold across
+models."""
 
 from __future__ import annotations
 
@@ -6,16 +9,9 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common, outputs
-from engine.commands.listed import COMMANDS
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "report",
-        help=COMMANDS["report"],
-        description="Writes a file that opens in any browser without a network. Give several runs to see which "
-        "findings hold across models.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         metavar="MODEL",
@@ -26,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run, writes=outputs.report)
+    parser.set_defaults(writes=outputs.report)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""`score`: one importance score per row and selector."""
+"""`score`: one importance score per row and selector.
+
+Writes scores.safetensors (one float32 per row and selector, higher = more important), rows.parquet (what each row is)
+and manifest.json."""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import argparse
 from dataclasses import replace
 
 from engine.commands import common, options
-from engine.commands.listed import COMMANDS
 from engine.records.manifest import check_folder
 from engine.records.progress import begin
 from engine.results.store import Store
@@ -14,16 +16,10 @@ from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.score_plan import SHIPPED
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "score",
-        help=COMMANDS["score"],
-        description="Writes scores.safetensors (one float32 per row and selector, higher = more important), "
-        "rows.parquet (what each row is) and manifest.json.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     options.add_options(parser, {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring})
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:

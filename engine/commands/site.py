@@ -1,4 +1,7 @@
-"""`site`: a folder of static files that shows results and edits the shipped model in the browser."""
+"""`site`: a folder of static files that shows results and edits the shipped model in the browser.
+
+Writes pages that any web server shows without running anything, and that open from a disk. The shipped model answers on
+them in the reader's browser, under the edits whose effect was measured."""
 
 from __future__ import annotations
 
@@ -7,17 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from engine.commands import common, outputs
-from engine.commands.listed import COMMANDS
 from engine.results.places import results_dir
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "site",
-        help=COMMANDS["site"],
-        description="Writes pages that any web server shows without running anything, and that open from a disk. The "
-        "shipped model answers on them in the reader's browser, under the edits whose effect was measured.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
         metavar="RUN",
@@ -34,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run, writes=outputs.site)
+    parser.set_defaults(writes=outputs.site)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from engine.measures.harness_tasks import HarnessTask
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], info: StudyInfo) -> None:
-    parser = commands.add_parser(info.id, help=info.title, description=info.description)
-    stage.add_options(parser, info, lambda args: _run(args, info))
+def add_options(parser: argparse.ArgumentParser, info: StudyInfo) -> None:
+    stage.add_options(parser, info)
+    parser.set_defaults(run=lambda args: _run(args, info))
     add_sets(parser)
 
 

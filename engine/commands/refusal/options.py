@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 def add_options(
     parser: argparse.ArgumentParser,
-    run: Callable[[argparse.Namespace], None],
     reads: Collection[str] = (),
     *,
     domains: tuple[str, ...] | None = None,
     measures: bool = True,
     more: Collection[str] = (),
 ) -> None:
-    """The options of these fields of the plan, () for all, and what the command does. domains: their default.
+    """The options of these fields of the plan, () for all. domains: their default.
     measures: False for a stage without edits to measure. more: groups that only `--help-all` tells of."""
     common.add_model(parser)
     whole = plan_type(REFUSAL)
@@ -45,7 +44,7 @@ def add_options(
         runners.add_runner(parser)
     else:
         parser.set_defaults(shard=None, runner=runners.LOCAL, workers=None)
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 @contextmanager

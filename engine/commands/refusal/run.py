@@ -1,4 +1,8 @@
-"""`refusal run`: all stages of a refusal experiment, one after the other."""
+"""`refusal run`: all stages of a refusal experiment, one after the other.
+
+From pairs of prompts to measured masks. Writes what the single stages write, each table as soon as it is there, and
+says beforehand how many cells are known and how long the rest takes, at the pace of the unedited model's own replies.
+Every cell is kept: the same command goes on where it was stopped, and ends with the same tables."""
 
 from __future__ import annotations
 
@@ -21,16 +25,8 @@ if TYPE_CHECKING:
 STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of every experiment, in their order
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="all stages by one command: calibrate, sweep, select, structure, control, evaluate; resumes",
-        description="From pairs of prompts to measured masks. Writes what the single stages write, each table as soon "
-        "as it is there, and says beforehand how many cells are known and how long the rest takes, at the pace of the "
-        "unedited model's own replies. Every cell is kept: the same command goes on where it was stopped, and ends "
-        "with the same tables.",
-    )
-    options.add_options(parser, run, more=(DRAWS, SPLITS, STEERING))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_options(parser, more=(DRAWS, SPLITS, STEERING))
     evaluate.add_sets(parser)
     parser.add_argument(
         "--compose", metavar="DOMAIN,…", help="also one mask for these domains together, as `refusal compose` makes it"

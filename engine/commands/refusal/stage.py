@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
@@ -18,14 +17,10 @@ if TYPE_CHECKING:
 _DOMAINS = {"compose": COMPOSED_DOMAINS}  # the default of --domains
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], info: StudyInfo) -> None:
-    parser = commands.add_parser(info.id, help=info.title, description=info.description or info.title)
-    add_options(parser, info, lambda args: conduct_stage(args, info))
-
-
-def add_options(parser: argparse.ArgumentParser, info: StudyInfo, run: Callable[[argparse.Namespace], None]) -> None:
+def add_options(parser: argparse.ArgumentParser, info: StudyInfo) -> None:
     """The options of a stage: those of the settings that it reads."""
-    options.add_options(parser, run, info.settings, domains=_DOMAINS.get(info.id), measures=info.measures)
+    parser.set_defaults(run=lambda args: conduct_stage(args, info))
+    options.add_options(parser, info.settings, domains=_DOMAINS.get(info.id), measures=info.measures)
 
 
 def conduct_stage(
