@@ -70,12 +70,10 @@ def add_command(parser: argparse.ArgumentParser, module: Any) -> None:
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """The MODEL argument and how it is loaded."""
     parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?" if optional else None,
+        "model", metavar="MODEL", nargs="?" if optional else None,
         help="a Hugging Face id, a local folder, a GGUF file, `smollm2` (SmolLM2-135M-Instruct, where its package is "
         "installed), or `demo` (the shipped model)",
-    )
+    )  # fmt: skip
     parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face model")
 
 

@@ -23,11 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument("--selector", required=True, help="whose ranking decides")
     parser.add_argument(
-        "--order",
-        default=ORDERS[0],
-        choices=ORDERS,
+        "--order", default=ORDERS[0], choices=ORDERS,
         help=f"remove the lowest (lerf) or highest (morf) rows (default: {ORDERS[0]})",
-    )
+    )  # fmt: skip
     parser.add_argument("--rate", required=True, help="fraction of all rows: 0.3 or 30%%")
     parser.add_argument("--seed", type=int, help="which seed's ranking, for the random selector (default: the first)")
     parser.add_argument("--out", type=Path, required=True, help="file to write, for example mask.safetensors")

@@ -13,12 +13,10 @@ from engine.commands import common, outputs
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models",
-        metavar="MODEL",
-        nargs="+",
+        "models", metavar="MODEL", nargs="+",
         help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, demo (as shipped), or "
         "USER/NAME that `push` uploaded",
-    )
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
     common.add_json(parser)

@@ -15,19 +15,14 @@ from engine.results.places import results_dir
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="*",
-        default=["demo", "smollm2", "paper"],
+        "runs", metavar="RUN", nargs="*", default=["demo", "smollm2", "paper"],
         help="demo or smollm2 (as shipped), paper (all its models), a model's id (its results in the store), or a "
         "folder of results (default: demo smollm2 paper)",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("site"),
+        "--out", type=Path, default=Path("site"),
         help="folder to write: a new one, or one of an earlier site (default site)",
-    )
+    )  # fmt: skip
     common.add_storage(parser, folder=False)
     common.add_json(parser)
     parser.set_defaults(writes=outputs.site)

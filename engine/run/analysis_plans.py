@@ -120,12 +120,9 @@ class ProtocolsPlan:
     )  # fmt: skip
     resample_seed: int = option(0, "seed of which of them stands for which evaluation window", least=0)
     resample_draws: int = option(
-        1,
-        "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over",
-        metavar="N",
-        least=1,
+        1, "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over", metavar="N", least=1,
         most=MOST_DRAWS,
-    )
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         check_plan(self)

@@ -32,11 +32,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     edit_options.add_edit(parser)
     edit_options.add_effect(parser, "An edit that breaks the model is shown without, called BROKEN.")
     parser.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=RefusalPlan.reply_tokens,
+        "--max-new-tokens", type=int, default=RefusalPlan.reply_tokens,
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--thinking",
         action="store_true",

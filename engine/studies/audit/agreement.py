@@ -22,13 +22,9 @@ Matrix = npt.NDArray[np.float64]
 
 
 @register_study(
-    "agreement",
-    of=AUDIT,
-    plan=AgreementPlan,
-    tables=("jaccard", "spearman"),
-    reads_text=False,
+    "agreement", of=AUDIT, plan=AgreementPlan, tables=("jaccard", "spearman"), reads_text=False,
     title="Do two selectors take the same rows?",
-)
+)  # fmt: skip
 class Agreement(Study[AuditInputs]):
     """`jaccard` and `spearman`: every pair of selectors once, in the plan's order. The paper, section 4.4.
 

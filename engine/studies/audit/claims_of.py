@@ -47,13 +47,9 @@ _INSIDE = {"layer_matched": "inside every Linear", "random": "over the model"}
 
 
 @register_study(
-    "claims-of",
-    of=AUDIT,
-    plan=ClaimsPlan,
-    reads=(SinglesPlan, RandomMasksPlan),
-    tables=("published_claims",),
+    "claims-of", of=AUDIT, plan=ClaimsPlan, reads=(SinglesPlan, RandomMasksPlan), tables=("published_claims",),
     title="Do published claims about scores hold for this model?",
-)
+)  # fmt: skip
 class ClaimsOf(Study[AuditInputs]):
     """`published_claims`, one line per claim of the plan (`engine.run.claims_plan`); beyond the paper.
 

@@ -35,12 +35,9 @@ class Measured(NamedTuple):
 
 
 @register_study(
-    "controls",
-    of=AUDIT,
-    plan=RandomMasksPlan,
-    tables=("controls", "control_differences"),
+    "controls", of=AUDIT, plan=RandomMasksPlan, tables=("controls", "control_differences"),
     title="What else could explain Consensus-2's result?",
-)
+)  # fmt: skip
 class Controls(Study[AuditInputs]):
     """`controls`, one line per mask, and `control_differences`, every control against consensus2.
 

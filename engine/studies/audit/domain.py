@@ -43,12 +43,9 @@ Line = tuple[object, ...]
 
 
 @register_study(
-    "domain",
-    of=AUDIT,
-    plan=DomainPlan,
-    tables=("domain", "domain_evaluation", "domain_draws"),
+    "domain", of=AUDIT, plan=DomainPlan, tables=("domain", "domain_evaluation", "domain_draws"),
     title="Does other calibration text remove other rows, and more than another draw of the same text?",
-)
+)  # fmt: skip
 class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 

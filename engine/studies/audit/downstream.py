@@ -23,13 +23,9 @@ ALL = "all"  # the items of all tasks together
 
 
 @register_study(
-    "downstream",
-    of=AUDIT,
-    plan=DownstreamPlan,
-    tables=("downstream", "downstream_tasks", "downstream_pairs"),
-    reads_text=False,
-    title="What can the model still do?",
-)
+    "downstream", of=AUDIT, plan=DownstreamPlan, tables=("downstream", "downstream_tasks", "downstream_pairs"),
+    reads_text=False, title="What can the model still do?",
+)  # fmt: skip
 class Downstream(Study[AuditInputs]):
     """Zero-shot accuracy of every task under the LeRF edit of every selector and rate. The paper, section 3.4.
 

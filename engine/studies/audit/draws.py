@@ -40,12 +40,9 @@ class _Made(NamedTuple):
 
 
 @register_study(
-    "draws",
-    of=AUDIT,
-    plan=CalibrationDrawsPlan,
-    tables=("draws", "draw_sweep"),
+    "draws", of=AUDIT, plan=CalibrationDrawsPlan, tables=("draws", "draw_sweep"),
     title="Would other calibration text give the same selector?",
-)
+)  # fmt: skip
 class DisjointDraws(Study[AuditInputs]):
     """`draws`, how alike rankings and masks from disjoint calibration sets are, and `draw_sweep`, what these masks do.
 

@@ -68,12 +68,10 @@ class Measured:
 
 
 @register_study(
-    "invariance",
-    of=AUDIT,
-    plan=InvariancePlan,
+    "invariance", of=AUDIT, plan=InvariancePlan,
     tables=("invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts"),
     title="Does a selector rank the function, or how its weights are written?",
-)
+)  # fmt: skip
 class Invariance(Study[AuditInputs]):
     """Every selector before and after rewrites of the weights that leave every logit bit-equal, and with decoys.
 

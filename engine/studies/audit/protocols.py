@@ -44,12 +44,9 @@ class _Way(NamedTuple):
 
 
 @register_study(
-    "protocols",
-    of=AUDIT,
-    plan=ProtocolsPlan,
-    tables=STEMS,
+    "protocols", of=AUDIT, plan=ProtocolsPlan, tables=STEMS,
     title="Which claims hold whatever the protocol, and which one overturns?",
-)
+)  # fmt: skip
 class Protocols(Study[AuditInputs]):
     """`protocols`, the matrix intervention x unit x metric x order x rate of every ranking; `protocols_areas`, one
     number per selector; `protocols_pairs` and `protocols_claims`, who is before whom, protocol by protocol and in

@@ -24,13 +24,9 @@ class _Point(NamedTuple):
 
 
 @register_study(
-    "replies",
-    of=AUDIT,
-    plan=RepliesPlan,
-    tables=("sweep_replies",),
-    reads_text=False,
+    "replies", of=AUDIT, plan=RepliesPlan, tables=("sweep_replies",), reads_text=False,
     title="What does the model still say as rows are removed?",
-)
+)  # fmt: skip
 class SweepReplies(Study[AuditInputs]):
     """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
     its first seed.

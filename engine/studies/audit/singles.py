@@ -36,12 +36,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 @register_study(
-    "singles",
-    of=AUDIT,
-    plan=SinglesPlan,
-    tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
+    "singles", of=AUDIT, plan=SinglesPlan, tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
     title="What does a single row or neuron matter, and who ranks them rightly?",
-)
+)  # fmt: skip
 class Singles(Study[AuditInputs]):
     """`singles`, the effect of every sampled unit; `singles_units`, what the sample says of all units;
     `singles_selectors` and `singles_recall`, every ranking against the effects.

@@ -40,12 +40,9 @@ class _Place(NamedTuple):
 
 
 @register_study(
-    "specific",
-    of=AUDIT,
-    plan=SpecificPlan,
-    tables=("layer_matched", "specific"),
+    "specific", of=AUDIT, plan=SpecificPlan, tables=("layer_matched", "specific"),
     title="Is it the rows that a selector picks, or only their depths?",
-)
+)  # fmt: skip
 class Specific(Study[AuditInputs]):
     """`layer_matched`, one line per control, and `specific`, one per selector and order.
 

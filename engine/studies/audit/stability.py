@@ -25,12 +25,9 @@ _Nested = dict[str, dict[int, list[Ranking]]]  # selector -> calibration size ->
 
 
 @register_study(
-    "stability",
-    of=AUDIT,
-    plan=StabilityPlan,
-    tables=("stability",),
+    "stability", of=AUDIT, plan=StabilityPlan, tables=("stability",),
     title="Does more calibration text change a selector?",
-)
+)  # fmt: skip
 class Stability(Study[AuditInputs]):
     """`stability`: every data-dependent selector at every calibration size against the largest one.
 

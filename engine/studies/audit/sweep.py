@@ -37,11 +37,9 @@ class _Point(NamedTuple):
 
 
 @register_study(
-    "sweep",
-    of=AUDIT,
-    tables=("sweep", "sweep_measures", "sweep_interventions"),
+    "sweep", of=AUDIT, tables=("sweep", "sweep_measures", "sweep_interventions"),
     title="What is left as more and more rows are removed?",
-)
+)  # fmt: skip
 class Sweep(Study[AuditInputs]):
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
     `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
