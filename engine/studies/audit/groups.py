@@ -41,11 +41,8 @@ class RankDistribution(Study[AuditInputs]):
     def check(cls, audit: AuditInputs) -> None:
         audit.require("the rank distribution", _NAMES)
 
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        audit.require("the rank distribution", _NAMES)
-        return ()
-
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        self.check(audit)
         lines = []
         for rate in audit.plan.rank_distribution_rates:
             consensus, lrp, ig = (removed_rows(audit.scores[name], "lerf", rate) for name in _NAMES)

@@ -155,11 +155,7 @@ def sampled_rows(audit: AuditInputs) -> SampledUnits:
 
 def _wanted(audit: AuditInputs) -> _Wanted:
     """Drawn once per audit: norms of all weights take a pass over them."""
-    key = ("singles", audit.plan)
-    if key not in audit.made:
-        audit.made[key] = _Wanted(audit)
-    made: _Wanted = audit.made[key]
-    return made
+    return audit.once("singles", lambda: _Wanted(audit))
 
 
 def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:

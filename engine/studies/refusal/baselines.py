@@ -14,8 +14,8 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal.grid import Grid, expected
+from engine.studies.base import Answer, Tables, TextTable
+from engine.studies.refusal.grid import Grid, OverGrids
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.stage_lines import cut_off_lines
 from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
@@ -36,7 +36,7 @@ class Measured(NamedTuple):
     rates: Rates | None
 
 
-class Baselines(Study[RefusalInputs]):
+class Baselines(OverGrids):
     """`baselines`: every setting on the calibration pairs, and each way's strongest on the held-out pairs, with KL.
 
     Strongest: the rule of `operating_point`, without its rescue: among the settings whose benign refusal and
@@ -113,10 +113,6 @@ class Baselines(Study[RefusalInputs]):
             },
             "system_prompts": {} if SYSTEM_PROMPT in self.impossible else texts,
         }
-
-    @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         first: list[Cell[Any]] = [*self.grid.cells(run, known), run.nll(UNEDITED)]

@@ -14,8 +14,8 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
-from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid, expected
+from engine.studies.base import Answer, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids
 from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs
 from engine.studies.refusal.operating_point import OperatingPoint
 
@@ -33,7 +33,7 @@ class Draw(NamedTuple):
     nll: float
 
 
-class Drawn(Study[RefusalInputs]):
+class Drawn(OverGrids):
     """`specificity` and `refusal_draws`: the edit's rank among draws with a grid and a selection of their own.
 
     A draw permutes the rows within every layer, at random, and moves every mask of the real grid by that permutation:
@@ -54,8 +54,8 @@ class Drawn(Study[RefusalInputs]):
         self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
 
     @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run, 1 + run.plan.draws)
+    def grids(cls, run: RefusalInputs) -> int:
+        return 1 + run.plan.draws
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         for grid in (self.real, *self.grids.values()):

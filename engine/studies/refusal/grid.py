@@ -100,12 +100,20 @@ def grid(run: RefusalInputs, contrast: Contrast, lambdas: Sequence[float], ks: S
             yield Place(contrast.selector, contrast.domain, lam, k, run.edit(masks[lam][index]))
 
 
-def expected(run: RefusalInputs, grids: int = 1) -> Expected:
-    """Replies to the calibration prompts of all domains under every edit of so many grids: the largest part of a stage.
-    Not all are asked for; what results decide comes on top."""
-    prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
-    edits = grids * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
-    return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
+class OverGrids(Study[RefusalInputs]):
+    """A study whose largest part is a grid, or several."""
+
+    @classmethod
+    def grids(cls, run: RefusalInputs) -> int:
+        return 1
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        """Replies to the calibration prompts of all domains under every edit of the grids. Not all are asked for; what
+        results decide comes on top."""
+        prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
+        edits = cls.grids(run) * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
+        return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
 
 
 class Grid(Study[RefusalInputs]):

@@ -17,7 +17,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal import specificity
-from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
+from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
 from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, OperatingPoint, joined
@@ -36,7 +36,7 @@ def edits(
             yield *place, point, edit
 
 
-class Chosen(Study[RefusalInputs]):
+class Chosen(OverGrids):
     """What was chosen in the grid: `operating_points`, the sweep behind it, and one mask per point."""
 
     masks_of, replayed = POINTS, True
@@ -56,10 +56,6 @@ class Chosen(Study[RefusalInputs]):
         if "control_malign" in columns:
             return {"control": Controlled}
         return {"evaluate": Measured} if "edited_malign" in columns else {}
-
-    @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run)
 
     def at_most(self, run: RefusalInputs, known: Results) -> Expected:
         """The grid, if no cell of it is above the perplexity cap. A wider grid comes on top."""
@@ -156,8 +152,7 @@ class Measured(Chosen):
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         points = self.points(run, results)
-        measured = measured_table(run, results, run.contrasts, points)
-        return {POINTS: joined(self.chosen(run, results, points), measured)}
+        return {POINTS: joined(self.chosen(run, results, points), measured_table(run, results, points))}
 
 
 class Controlled(Measured):
@@ -179,8 +174,7 @@ class Controlled(Measured):
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         tables = super().tables(run, results)
-        points = self.points(run, results)
-        controlled, controls = controlled_table(run, results, run.contrasts, points)
+        controlled, controls = controlled_table(run, results, self.points(run, results))
         return {POINTS: joined(tables[POINTS], controlled), "refusal_controls": controls}
 
     def record(self, run: RefusalInputs) -> Json:
@@ -231,12 +225,12 @@ def chosen_table(
     return _frame(rows)
 
 
-def measured_table(run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points) -> pl.DataFrame:
+def measured_table(run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
     """Refusal on the held-out pairs before and after every edit, with Wilson's 95% intervals, and NLL.
     heldout: False where the source has no other pairs than those that the point was chosen on. optimism: calibration
     minus held-out malign refusal of the edit, null without held-out pairs."""
     rows: list[dict[str, object]] = []
-    for selector, domain, point, edit in edits(run, contrasts, points):
+    for selector, domain, point, edit in edits(run, run.contrasts, points):
         pairs = run.heldout[domain]
         row = _key(run, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
         for name, one in (("unedited", UNEDITED), ("edited", edit)):
@@ -249,15 +243,13 @@ def measured_table(run: RefusalInputs, results: Results, contrasts: Sequence[Con
     return _frame(rows)
 
 
-def controlled_table(
-    run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def controlled_table(run: RefusalInputs, results: Results, points: Points) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(columns for `operating_points`, `refusal_controls`): layer-matched and global random masks, and the gain.
     `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
     model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`)."""
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
-    for selector, domain, point, edit in edits(run, contrasts, points):
+    for selector, domain, point, edit in edits(run, run.contrasts, points):
         row = _key(run, selector, domain, point) | dict.fromkeys(CONTROLLED)
         if point is not None:
             pairs = run.heldout[domain]
