@@ -4,8 +4,6 @@ Order of the selectors and sign of the validity gap first, then every published 
 the printed value, and how many standard errors that is beyond half a unit of the last printed digit, worst first. Of
 several runs: whether the order of their selectors replicates, by rank and sign tests. Writes nothing."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

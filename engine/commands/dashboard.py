@@ -3,8 +3,6 @@
 Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. On any other --address
 it wants the token of the address that it prints."""
 
-from __future__ import annotations
-
 import argparse
 
 from engine.commands import common

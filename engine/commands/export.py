@@ -4,8 +4,6 @@ Copies the source's files and zeroes the removed rows in them, in the stored dty
 writes the numbers that they stand for); writes a model card. The result is a diagnostic artifact, not for
 deployment."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Fetches the weights, configuration and tokenizer of a Hugging Face model, both s
 documents of C4. Afterwards every command that reads these runs with HF_HUB_OFFLINE=1, also on another machine with a
 copy of the folder HF_HOME."""
 
-from __future__ import annotations
-
 import argparse
 from typing import get_args
 

@@ -3,8 +3,6 @@
 Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. Scores come from the store where
 they are known and are computed otherwise."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ checksums and against each other: a damaged entry is left out and told, two valu
 an entry of a version without checksums. Changes nothing in the stores, and does not take their tables: the command that
 was run with --shard writes them without it. Can be stopped and run again."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

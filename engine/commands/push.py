@@ -4,8 +4,6 @@ Uploads the manifest of a results folder and what it lists (tables, scores, mask
 set that is there is written over only if a push of the same model made it. `report USER/NAME`, `compare USER/NAME` and
 `replay USER/NAME` read it."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import nullcontext
 

@@ -3,8 +3,6 @@
 Writes a file that opens in any browser without a network. Give several runs to see which findings hold across
 models."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

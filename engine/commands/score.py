@@ -3,8 +3,6 @@
 Writes scores.safetensors (one float32 per row and selector, higher = more important), rows.parquet (what each row is)
 and manifest.json."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Writes pages that any web server shows without running anything, and that open from a disk. The shipped model answers on
 them in the reader's browser, under the edits whose effect was measured."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

@@ -3,8 +3,6 @@
 Writes sweep.parquet: one row per selector, seed, order and rate with the NLL (nats per token), its standard error and
 the perplexity. Finished cells are kept: the same command resumes."""
 
-from __future__ import annotations
-
 import argparse
 
 from engine.commands import common, options, runners

@@ -1,7 +1,5 @@
 """Where corpora come from: data sets of the Hugging Face hub, local files, and the text that ships."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

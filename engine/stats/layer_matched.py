@@ -1,7 +1,5 @@
 """A selector beside its own layer-matched controls and beside random masks, from losses per window."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ helps. Units are sampled with equal chances (`stratified_sample`). Binomial inte
 and a sample that is a large part of all units only take variance away (Hoeffding 1956).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

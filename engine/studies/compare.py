@@ -1,8 +1,6 @@
 """A finished run beside the published values of the same model: a join of two results folders, then order and signs.
 And beside what lm-evaluation-harness's own program measured."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Finds rows whose removal makes a model refuse one domain of harm. It is made to 
 ranges, swapped prompts and another model's files are refused, and an edit measured to lower refusal is neither
 exported, nor chatted with, nor shown in the app. Whoever writes code of their own can remove rows of their choice."""
 
-from __future__ import annotations
-
 import argparse
 
 from engine.commands import common

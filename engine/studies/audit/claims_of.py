@@ -1,7 +1,5 @@
 """Published claims about scores, checked on the model at hand: does one selector do better than another here too?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Consensus controls: is it the agreement of LRP and IG that makes consensus2, and does any control beat it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How much of what the model can do is left under each edit: accuracy on downstream tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any

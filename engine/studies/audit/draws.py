@@ -1,7 +1,5 @@
 """Would other calibration text of the same kind have given the same selector? Disjoint draws of the whole text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

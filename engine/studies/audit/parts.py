@@ -1,7 +1,5 @@
 """Which projections and blocks of a mask do its harm, and is it that of its single rows together?"""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Iterator

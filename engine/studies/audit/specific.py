@@ -1,7 +1,5 @@
 """Is it the rows, or only their depths? Every selector against random rows of its own layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 from typing import Any, NamedTuple

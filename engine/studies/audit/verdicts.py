@@ -1,7 +1,5 @@
 """A verdict per selector, from the tables of gap, differences, specific, draws and stability."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Parts of a refusal edit: which projections and blocks of it install refusal, and which do its harm."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

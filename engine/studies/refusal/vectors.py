@@ -1,8 +1,6 @@
 """Vectors that steer towards refusal, from a domain's calibration pairs: once per domain, kept in the store. And one
 way to make a model refuse, at one strength, and how its numbers are had: refusal, NLL, divergence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
