@@ -127,18 +127,17 @@ def text_named(name: str, texts: Sequence[Path]) -> str:
     return name if name in available_corpora() else _found(name, texts)
 
 
-def _tasks_named(name: str, texts: Sequence[Path]) -> str:
-    return name if name == SHIPPED_TASKS else _found(name, texts)
-
-
-_FINDERS: dict[Any, Any] = {corpus: text_named, task_files: _tasks_named}
-
-
 def _found(name: str, texts: Sequence[Path]) -> str:
     for path in texts:
         if path.name == name:
             return str(path)
     raise InputError(f"the run read {name}, which is a file or folder of its own; say where it is with --text {name}")
+
+
+_FINDERS: dict[Any, Any] = {
+    corpus: text_named,
+    task_files: lambda name, texts: name if name == SHIPPED_TASKS else _found(name, texts),
+}
 
 
 def _made(kind: Any, settings: Mapping[str, Any], notes: list[str], values: dict[str, Any]) -> Any:

@@ -1,18 +1,12 @@
 """Conductance: integrated gradients' path, each step weighed by how far the row's output really moved in it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 
 @register_selector(

@@ -1,17 +1,11 @@
 """RelP: rows matter whose way from their mean output carries relevance."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from engine.models.attnlrp import check_rules
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 
 @register_selector(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from engine.data.corpora import Pair
 from engine.data.prompts import check_system, wordings
-from engine.edits.edit import UNEDITED, Steering, Vector
+from engine.edits.edit import UNEDITED, Steering
 from engine.measures.nll import perplexity
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
@@ -95,7 +95,7 @@ class Baselines(OverGrids):
             found[method, vector, domain] = [
                 Setting(
                     run, method, vector, domain, _name(blocks, coefficient, holds), coefficient,
-                    _steering(array, blocks, coefficient), where=holds,
+                    Steering({block: array[block] for block in blocks}, coefficient), where=holds,
                 )
                 for coefficient in run.plan.steering_coefficients
                 for blocks in places
@@ -240,10 +240,6 @@ def block_at(depth: float, blocks: int) -> int:
 def _malign(one: Measured) -> float:
     assert one.rates is not None
     return one.rates.malign.mean
-
-
-def _steering(vectors: Vector, blocks: Sequence[int], coefficient: float) -> Steering:
-    return Steering({block: vectors[block] for block in blocks}, coefficient)
 
 
 def _name(blocks: Sequence[int], coefficient: float, where: Where | None) -> str:

@@ -119,7 +119,8 @@ class Evaluated(Measured):
         super().__init__(run)
         self.judges = tuple(judges)
         self.sets = tuple(sets)
-        self.tasks = [TaskScores(harness, task, UTILITY_BATCH) for harness in _harness(run, tasks) for task in tasks]
+        harnesses = [Harness(run.loaded)] if tasks else []
+        self.tasks = [TaskScores(harness, task, UTILITY_BATCH) for harness in harnesses for task in tasks]
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         yield from super().cells(run, known)
@@ -254,10 +255,6 @@ def pair_sets(run: RefusalInputs, domain: str) -> list[PromptSet]:
         PromptSet(name, MALIGN, tuple(pair.risk for pair in pairs), run.plan.pairs),
         PromptSet(name, BENIGN, tuple(pair.base for pair in pairs), run.plan.pairs),
     ]
-
-
-def _harness(run: RefusalInputs, tasks: Sequence[HarnessTask]) -> list[Harness]:
-    return [Harness(run.loaded)] if tasks else []
 
 
 def _places(run: RefusalInputs, points: Points) -> Iterator[_Place]:
