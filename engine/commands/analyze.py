@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, options, runners
 from engine.records.hashing import Json
-from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, for_model, preset
 from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS, selectors_of
@@ -88,9 +87,7 @@ def measured(
         sketch, named = common.sketch(args), args.selectors is not None
         fit = fitting(AuditInputs, sketch, plan, names, store, named=named, skip=skip)
         common.say_left_out(fit.left_out)
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with runners.cell_runner(args, store, loaded) as (runner, progress):
             audit = AuditInputs(loaded, fit.plan, store, progress)
 

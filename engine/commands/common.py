@@ -17,7 +17,7 @@ from rich.segment import Segment
 from engine.commands import outputs
 from engine.records.errors import InputError
 from engine.records.files import make_folder
-from engine.records.manifest import MANIFEST, notes_of, read_manifest
+from engine.records.manifest import MANIFEST, check_folder, notes_of, read_manifest
 from engine.records.progress import ProgressFile
 from engine.records.terminal import shown
 from engine.results.places import results_dir
@@ -172,6 +172,13 @@ def output_folder(args: argparse.Namespace, store: Store) -> Path:
         _alone.names = _names(args, folder)
         _alone.enter_context(claimed(store.folder, _alone.names, _alone.words))
     return folder
+
+
+def folder_and_model(args: argparse.Namespace, store: Store) -> tuple[Path, LoadedModel]:
+    """Where tables go, and the model. Errors: InputError where results of other weights or another dtype lie there."""
+    folder, loaded = output_folder(args, store), load(args)
+    check_folder(folder, loaded.fingerprint)
+    return folder, loaded
 
 
 class _Alone(ExitStack):

@@ -7,7 +7,6 @@ import argparse
 from dataclasses import replace
 
 from engine.commands import common, options
-from engine.records.manifest import check_folder
 from engine.records.progress import begin
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, for_model
@@ -28,9 +27,7 @@ def run(args: argparse.Namespace) -> None:
     plan, left_out = fitting(common.sketch(args), plan, named=args.selectors is not None)
     common.say_left_out(left_out)
     with Store(args.store) as store:
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with common.progress_bar(args) as progress:
             begin(progress, "scores", 1, 1)
             result = score_model(loaded, plan, store=store, progress=progress)

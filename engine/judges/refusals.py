@@ -31,6 +31,11 @@ class Refused:
         """`judged`, spelled out."""
         return self.judged or (True,) * len(self.refused)
 
+    def part(self, part: slice) -> "Refused":
+        """Of some of the replies."""
+        thinking = None if self.thinking is None else self.thinking[part]
+        return Refused(self.refused[part], self.finished[part], self.each_judged[part], thinking)
+
     @property
     def unjudged(self) -> int:
         return self.judged.count(False)

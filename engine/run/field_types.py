@@ -188,6 +188,13 @@ def check_plan(plan: Any) -> None:
             setting.check(setting.value(plan), setting.field.replace("_", " "))
 
 
+class Checked:
+    """A plan whose fields are within their ranges from the start."""
+
+    def __post_init__(self) -> None:
+        check_plan(self)
+
+
 @dataclass(frozen=True)
 class Names:
     """Reader of `a,b`, each the name of something that there is. single: of one name. or_else: in words, what may stand

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from engine.commands import common, edit_options, options, runners
 from engine.records.errors import InputError
-from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan, default_plan, demo_plan
 from engine.run.score_plan import SHIPPED
@@ -64,9 +63,7 @@ def experiment(
     common.say_left_out(fit.left_out)
     judge = judge or common.one_judge(plan.judge, args.device)
     with Store(args.store) as store:
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with runners.cell_runner(args, store, loaded, quiet=quiet) as (runner, progress):
             yield RefusalInputs(loaded, plan, store, judge, progress, runner.shared), folder, runner
         say_unjudged(runner.results)

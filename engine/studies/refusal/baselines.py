@@ -256,15 +256,6 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     return (*place, row["setting"], *sides, f"{row['perplexity']:.4g}", f"{row['kl']:.4f}")
 
 
-def _rates(name: str, rates: Rates | None) -> dict[str, object]:
-    columns: dict[str, object] = {}
-    for kind in ("malign", "benign"):
-        rate = getattr(rates, kind) if rates else None
-        low, high = rate.interval if rate else (None, None)
-        columns |= {f"{name}_{kind}": rate and rate.mean, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
-    return columns
-
-
 def _line(
     run: RefusalInputs, known: Results, prompts: str, pairs: Sequence[Pair], one: Measured, chosen: bool
 ) -> dict[str, object]:
@@ -274,7 +265,7 @@ def _line(
     return row | {
         "setting": setting.name,
         "strength": float(setting.strength),
-        **_rates("edited", one.rates),
+        **(one.rates.columns("edited") if one.rates else {}),
         "edited_nll": one.nll,
         "perplexity": perplexity(one.nll),
         "malign_unfinished": one.rates and one.rates.malign.unfinished,
@@ -291,7 +282,7 @@ def _without(run: RefusalInputs, known: Results, way: Way, prompts: str, pairs: 
         **dict(zip(("method", "vector", "domain"), way, strict=True)),
         "prompts": prompts,
         "pairs": len(pairs),
-        **_rates("unedited", run.rates(known, UNEDITED, pairs)),
+        **run.rates(known, UNEDITED, pairs).columns("unedited"),
         "unedited_nll": known[run.nll(UNEDITED)].nats_per_token,
         "feasible": False,
         "chosen": False,

@@ -192,7 +192,7 @@ class _Part:
 
     def __init__(self, run: RefusalInputs, contrast: Contrast, pairs: Sequence[Pair], ks: tuple[float, ...]) -> None:
         self.contrast, self.pairs = contrast, pairs
-        self.move: Move = _stay
+        self.move: Move = lambda edit: edit
         self.place = (contrast.selector, contrast.domain)
         lambdas = (0.0,) if contrast.selector == "random" else run.plan.lambdas
         self.axes = Axes(lambdas, ks, contrast.c_comply.size)
@@ -260,10 +260,6 @@ class _Part:
 
     def _generated(self, run: RefusalInputs, known: Results, place: Place) -> bool:
         return run.plan.all_cells or known[run.nll(place.edit)].nats_per_token <= run.max_nll(known)
-
-
-def _stay(edit: Edit) -> Edit:
-    return edit
 
 
 def _table(stem: str, lines: Sequence[tuple[object, ...]], run: RefusalInputs) -> pl.DataFrame:

@@ -1,4 +1,5 @@
-"""From a swept grid to the cell that is used: the operating point, its rescue, and what stands around it."""
+"""From a swept grid to the cell that is used: the operating point, its rescue, and what stands around it; and its table,
+which keeps what earlier stages measured of the same points."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,12 @@ CONTROLLED = tuple(
         *(("" if kind == "control" else f"{kind}_", name) for name in ("gain", "gain_low", "gain_high")),
     )
 )
+
+
+def point_key(model: str, selector: str, domain: str, point: OperatingPoint | None) -> dict[str, object]:
+    """The columns `KEY`; null where there is no point."""
+    cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
+    return dict(zip(KEY, (model, selector, domain, *cell), strict=True))
 
 
 def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:

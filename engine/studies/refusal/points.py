@@ -20,7 +20,7 @@ from engine.studies.refusal import specificity
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
-from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, OperatingPoint, joined
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, joined, point_key
 from engine.studies.refusal.stage_lines import cut_off_lines, measured_again_lines, notes
 
 
@@ -205,7 +205,7 @@ def chosen_table(
     dense = results[run.nll(UNEDITED)].nats_per_token
     rows = []
     for (selector, domain), point in points.items():
-        row = _key(run, selector, domain, point)
+        row = point_key(run.loaded.id, selector, domain, point)
         if point is None:
             row |= {"rescue": False} | dict.fromkeys(_CHOSEN)
         else:
@@ -232,9 +232,10 @@ def measured_table(run: RefusalInputs, results: Results, points: Points) -> pl.D
     rows: list[dict[str, object]] = []
     for selector, domain, point, edit in edits(run, run.contrasts, points):
         pairs = run.heldout[domain]
-        row = _key(run, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
+        row = point_key(run.loaded.id, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
         for name, one in (("unedited", UNEDITED), ("edited", edit)):
-            found = _rate_columns(name, run.rates(results, one, pairs), results[run.nll(one)].nats_per_token)
+            nll = {f"{name}_nll": results[run.nll(one)].nats_per_token}
+            found = run.rates(results, one, pairs).columns(name) | nll
             row |= found if name == "unedited" or point else dict.fromkeys(found)
         row["optimism"] = None
         if point and run.measures_heldout:
@@ -250,7 +251,7 @@ def controlled_table(run: RefusalInputs, results: Results, points: Points) -> tu
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
     for selector, domain, point, edit in edits(run, run.contrasts, points):
-        row = _key(run, selector, domain, point) | dict.fromkeys(CONTROLLED)
+        row = point_key(run.loaded.id, selector, domain, point) | dict.fromkeys(CONTROLLED)
         if point is not None:
             pairs = run.heldout[domain]
             controls = specificity.measured_controls(run, results, edit, pairs)
@@ -290,19 +291,6 @@ def _gain_row(row: dict[str, Any]) -> tuple[str, ...]:
     gain = f"{row['gain']:+.2f} ({row['gain_low']:+.2f} to {row['gain_high']:+.2f})"
     rates = (row["edited_malign"], row["control_malign"], row["global_malign"])
     return row["selector"], row["domain"], *(f"{rate:.2f}" for rate in rates), gain
-
-
-def _key(run: RefusalInputs, selector: str, domain: str, point: OperatingPoint | None) -> dict[str, object]:
-    cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
-    return dict(zip(KEY, (run.loaded.id, selector, domain, *cell), strict=True))
-
-
-def _rate_columns(name: str, rates: Rates, nll: float) -> dict[str, object]:
-    columns: dict[str, object] = {}
-    for kind, rate in (("malign", rates.malign), ("benign", rates.benign)):
-        low, high = rate.interval
-        columns |= {f"{name}_{kind}": rate.mean, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
-    return columns | {f"{name}_nll": nll}
 
 
 def _control_columns(prefix: str, real: Rates, controls: Sequence[specificity.Control]) -> dict[str, object]:

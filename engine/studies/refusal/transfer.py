@@ -232,7 +232,7 @@ class Evaluated(Measured):
         gathered = JudgedReplies(run.loaded.id, [judge.id for judge in judges])
         for key, edit, one, own in self._asked(run, points):
             cells = [_refused_by(judge, run, edit, _prompts(one, own)) for judge in judges]
-            gathered.add((*key, one.name, one.kind), [_of_part(results[cell], one, own) for cell in cells])
+            gathered.add((*key, one.name, one.kind), [results[cell].part(_part(one, own)) for cell in cells])
         return gathered.table()
 
     def _asked(self, run: RefusalInputs, points: Points) -> Iterator[_Asked]:
@@ -288,12 +288,6 @@ def _corrected(run: RefusalInputs, refused: Sequence[bool]) -> tuple[float | Non
     quality = run.judge_quality
     found = corrected_rate(sum(refused), len(refused), quality.counts) if quality else None
     return (None, None, None) if found is None else (found[0], *found[1])
-
-
-def _of_part(found: Refused, one: PromptSet, own: Sequence[PromptSet]) -> Refused:
-    part = _part(one, own)
-    thinking = None if found.thinking is None else found.thinking[part]
-    return Refused(found.refused[part], found.finished[part], found.judged[part], thinking)
 
 
 def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:
