@@ -231,17 +231,10 @@ def demo_plan() -> RefusalPlan:
     of 16 cells (4 for random) that fits its small circuit and is not widened. Its perplexity is below 2: the cap is 1.5
     times the unedited model's. Vectors as long as those of large models break it."""
     return RefusalPlan(
-        scoring=ScorePlan(corpus=SHIPPED),
-        eval_corpus=SHIPPED,
-        eval_samples=16,
-        eval_length=256,
-        lambdas=(0.2, 0.5, 0.8, 0.95),
-        ks=(0.01, 0.02, 0.04, 0.08),
-        widen=0,
-        reply_tokens=60,
-        perplexity_factor=1.5,
+        scoring=ScorePlan(corpus=SHIPPED), eval_corpus=SHIPPED, eval_samples=16, eval_length=256,
+        lambdas=(0.2, 0.5, 0.8, 0.95), ks=(0.01, 0.02, 0.04, 0.08), widen=0, reply_tokens=60, perplexity_factor=1.5,
         steering_coefficients=(0.05, 0.1, 0.2, 0.4, 0.8, 1.6),
-    )
+    )  # fmt: skip
 
 
 def default_plan(model_id: str) -> RefusalPlan:

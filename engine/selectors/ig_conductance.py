@@ -10,12 +10,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "ig_conductance",
-    title="IG conductance",
-    family="attribution",
-    cost="16 forward and backward passes",
+    "ig_conductance", title="IG conductance", family="attribution", cost="16 forward and backward passes",
     asks=(("ig_conductance", "abs"),),
-)
+)  # fmt: skip
 class IgConductance:
     """s_i = E |sum_k dF/dh_i(k/16) * (h_i(k/16) - h_i((k-1)/16))|, k = 1..16, input embeddings scaled by k/16.
 

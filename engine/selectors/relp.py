@@ -9,12 +9,10 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "relp",
-    title="RelP",
-    family="attribution",
+    "relp", title="RelP", family="attribution",
     cost="1 forward pass, shared with wanda, then 1 forward and backward pass, shared with lrp",
     asks=(("relp", "abs"),),
-)
+)  # fmt: skip
 class RelevancePatching:
     """s_i = E |(h_i - E h_i) * dF/dh_i|, dF/dh under AttnLRP's rules at the Linear's output h.
 
