@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
-from engine.commands.refusal import evaluate, options
+from engine.commands.refusal import options, stage
 from engine.records.errors import unknown
 from engine.run.field_types import words
 from engine.run.refusal_plan import DRAWS, SPLITS, STEERING
@@ -27,7 +27,7 @@ STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_options(parser, more=(DRAWS, SPLITS, STEERING))
-    evaluate.add_sets(parser)
+    stage.add_sets(parser)
     parser.add_argument(
         "--compose", metavar="DOMAIN,…", help="also one mask for these domains together, as `refusal compose` makes it"
     )
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     for name in also:
         if name not in _beyond():
             raise unknown("stage", name, _beyond())
-    sets, tasks = evaluate.sets_and_tasks(args)
+    sets, tasks = stage.sets_and_tasks(args)
     makers = {"sweep": Chosen, "evaluate": lambda run: Evaluated(run, sets, tasks)}  # the sweep with its points
     with options.experiment(args, STAGES_OF_RUN, quiet=True) as (refusal, folder, runner):
 

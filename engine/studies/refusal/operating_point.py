@@ -1,4 +1,4 @@
-"""From a swept grid to the cell that is used: the operating point, its rescue, and what stands around it; and its table,
+"""From a swept grid to the cell that is used: the operating point, its rescue, what stands around it; and its table,
 which keeps what earlier stages measured of the same points."""
 
 from dataclasses import dataclass
