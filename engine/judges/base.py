@@ -102,7 +102,7 @@ JUDGES: Registry[JudgeInfo] = Registry(
     {
         EMBEDDED: "engine.judges.embedded",
         REJECTION: "engine.judges.classifier",
-        MINOS: "engine.judges.minos",
+        MINOS: "engine.judges.classifier",
         WILDGUARD: "engine.judges.wildguard",
         STRONGREJECT: "engine.judges.strongreject",
     },
