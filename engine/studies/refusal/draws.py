@@ -54,7 +54,7 @@ class Drawn(OverGrids):
         self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
 
     @classmethod
-    def grids(cls, run: RefusalInputs) -> int:
+    def grid_count(cls, run: RefusalInputs) -> int:
         return 1 + run.plan.draws
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:

@@ -104,7 +104,7 @@ class OverGrids(Study[RefusalInputs]):
     """A study whose largest part is a grid, or several."""
 
     @classmethod
-    def grids(cls, run: RefusalInputs) -> int:
+    def grid_count(cls, run: RefusalInputs) -> int:
         return 1
 
     @classmethod
@@ -112,7 +112,7 @@ class OverGrids(Study[RefusalInputs]):
         """Replies to the calibration prompts of all domains under every edit of the grids. Not all are asked for; what
         results decide comes on top."""
         prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
-        edits = cls.grids(run) * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
+        edits = cls.grid_count(run) * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
         return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
 
 
