@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from engine.commands import outputs
-from engine.commands.common import as_json, err, only_run, only_the_answer, out
+from engine.commands.common import add_command, as_json, err, only_run, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
 from engine.records.environment import check_threads, installed_version
@@ -36,11 +36,9 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"selector-audit {installed_version('selector-audit')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
+        command = commands.add_parser(name, help=line)
         if only in (None, name):
-            importlib.import_module(f"engine.commands.{name}").add_parser(commands)
-        else:
-            commands.add_parser(name, help=line)
-    for command in commands.choices.values():
+            add_command(command, importlib.import_module(f"engine.commands.{name}"))
         command.add_argument("--debug", action="store_true", help="show the full traceback of a failure")
     return parser
 

@@ -32,12 +32,10 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "jaccard": {"first": "Int64 a", "second": "Int64 b"},
         "jaccards": {"members": "Bool S n", "return": "Float64 S S"},
     },
-    "engine.stats.stratified": {"stratified_sample": {"groups": "Int64 U", "spread": "Float64 U", "return": "Int64 n"}},
-    "engine.stats.rank_interval": {
+    "engine.stats.single_units": {
+        "stratified_sample": {"groups": "Int64 U", "spread": "Float64 U", "return": "Int64 n"},
         "finite": {"return": "Float64 n"},
         "spearman_interval": {"first": "Real n", "second": "Real n"},
-    },
-    "engine.stats.single_units": {
         "recall_of_top": {"scores": "Real U", "sample": "Int64 n", "effects": "Real n"},
         "sign_agreement": {"scores": "Real n", "effects": "Real n"},
     },
@@ -80,7 +78,7 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
     },
     "engine.selectors.activations": {"window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
     "engine.selectors.relevance_sums": {"relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
-    "engine.selectors.layer_ranks": {"percentile_ranks": {"values": "Real N", "return": "Float64 N"}},
+    "engine.selectors.prompt_run": {"percentile_ranks": {"values": "Real N", "return": "Float64 N"}},
 }
 
 

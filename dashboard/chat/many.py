@@ -100,8 +100,7 @@ def _write(
     on_pass: Callable[[], None],
     on_wait: OnWait,
 ) -> None:
-    from engine.judges.base import EMBEDDED, Exchange, open_judges
-    from engine.judges.heard import verdicts_on
+    from engine.judges.base import EMBEDDED, Exchange, open_judges, verdicts_on
     from engine.measures.fluency import Asked, repetition, reply_log_probabilities
     from engine.measures.generation import generate_under
 

@@ -1,4 +1,7 @@
-"""`analyze`: stability, agreement, controls, groups, domains, tasks, protocols, and a verdict per selector."""
+"""`analyze`: stability, agreement, controls, groups, domains, tasks, protocols, and a verdict per selector.
+
+Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell is kept: the same command
+resumes, and analyses share what they have in common."""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, options, runners
-from engine.commands.listed import COMMANDS
 from engine.records.hashing import Json
-from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, for_model, preset
 from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS, selectors_of
@@ -25,14 +26,10 @@ if TYPE_CHECKING:
 _ALL, _CLAIMS_OF = "all", "claims-of"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "analyze",
-        help=COMMANDS["analyze"],
-        description="Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell "
-        "is kept: the same command resumes, and analyses share what they have in common.",
-        epilog=f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one but claims-of that can be run here "
-        "and says why the others were skipped.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one but claims-of that can be run here "
+        "and says why the others were skipped."
     )
     common.add_model(parser)
     few = ", ".join(PRESETS["quick"].analyses)
@@ -49,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     groups = analyze_groups()
     options.add_options(parser, plans, groups, more=[group for group in groups if group not in OF_ALL])
     runners.add_runner(parser)
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -90,9 +87,7 @@ def measured(
         sketch, named = common.sketch(args), args.selectors is not None
         fit = fitting(AuditInputs, sketch, plan, names, store, named=named, skip=skip)
         common.say_left_out(fit.left_out)
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with runners.cell_runner(args, store, loaded) as (runner, progress):
             audit = AuditInputs(loaded, fit.plan, store, progress)
 

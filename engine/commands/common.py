@@ -17,7 +17,7 @@ from rich.segment import Segment
 from engine.commands import outputs
 from engine.records.errors import InputError
 from engine.records.files import make_folder
-from engine.records.manifest import MANIFEST, notes_of, read_manifest
+from engine.records.manifest import MANIFEST, check_folder, notes_of, read_manifest
 from engine.records.progress import ProgressFile
 from engine.records.terminal import shown
 from engine.results.places import results_dir
@@ -59,15 +59,21 @@ out = Terminal(soft_wrap=True)
 err = Terminal(stderr=True)
 
 
+def add_command(parser: argparse.ArgumentParser, module: Any) -> None:
+    """A command's options, what it does (`run`: its exit code, 0 if None), and what `--help` says: its module's text
+    behind the first paragraph."""
+    parser.description = (module.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
+    parser.set_defaults(run=getattr(module, "run", None))
+    module.add_options(parser)
+
+
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """The MODEL argument and how it is loaded."""
     parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?" if optional else None,
+        "model", metavar="MODEL", nargs="?" if optional else None,
         help="a Hugging Face id, a local folder, a GGUF file, `smollm2` (SmolLM2-135M-Instruct, where its package is "
         "installed), or `demo` (the shipped model)",
-    )
+    )  # fmt: skip
     parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face model")
 
 
@@ -95,18 +101,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(
-    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int | None], *, folder: bool = True
-) -> None:
-    """The options of whatever runs a model and writes into the store, and what it does: its exit code, 0 if None."""
+def add_run(parser: argparse.ArgumentParser, *, folder: bool = True) -> None:
+    """The options of whatever runs a model and writes into the store."""
     add_device(parser)
     add_storage(parser, folder=folder)
     add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def load(args: argparse.Namespace) -> LoadedModel:
-    """The model that the arguments name."""
     from engine.models.loading import load_model
 
     where = {"revision": args.revision, "dtype": args.dtype, "device": args.device, "device_map": args.device_map}
@@ -170,6 +172,13 @@ def output_folder(args: argparse.Namespace, store: Store) -> Path:
         _alone.names = _names(args, folder)
         _alone.enter_context(claimed(store.folder, _alone.names, _alone.words))
     return folder
+
+
+def folder_and_model(args: argparse.Namespace, store: Store) -> tuple[Path, LoadedModel]:
+    """Where tables go, and the model. Errors: InputError where results of other weights or another dtype lie there."""
+    folder, loaded = output_folder(args, store), load(args)
+    check_folder(folder, loaded.fingerprint)
+    return folder, loaded
 
 
 class _Alone(ExitStack):

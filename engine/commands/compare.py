@@ -1,6 +1,8 @@
-"""`compare`: a finished run on one of the paper's models beside the published tables, or several runs."""
+"""`compare`: a finished run on one of the paper's models beside the published tables, or several runs.
 
-from __future__ import annotations
+Order of the selectors and sign of the validity gap first, then every published cell that the run measured: its ratio to
+the printed value, and how many standard errors that is beyond half a unit of the last printed digit, worst first. Of
+several runs: whether the order of their selectors replicates, by rank and sign tests. Writes nothing."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +12,6 @@ import polars as pl
 from rich.table import Table
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 
@@ -18,15 +19,7 @@ RATE = "0.3"  # the paper's reference rate
 WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and without one of each quantity
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "compare",
-        help=COMMANDS["compare"],
-        description="Order of the selectors and sign of the validity gap first, then every published cell that the "
-        "run measured: its ratio to the printed value, and how many standard errors that is beyond half a unit of the "
-        "last printed digit, worst first. Of several runs: whether the order of their selectors replicates, by rank "
-        "and sign tests. Writes nothing.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", nargs="+",
         help="the model's id, the folder that `sweep` or `analyze` wrote, or USER/NAME that `push` uploaded; several: "
@@ -45,7 +38,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--cells", action="store_true", help="list every cell, not only the worst")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -83,7 +75,7 @@ def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
 
 
 def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
-    from engine.studies.lm_eval_results import beside
+    from engine.studies.compare import beside
 
     tasks, missing = beside(folder, args.lm_eval)
     if common.as_json(args, {"tasks": tasks, "missing": missing}):

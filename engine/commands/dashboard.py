@@ -1,20 +1,14 @@
-"""`dashboard`: opens the browser app."""
+"""`dashboard`: opens the browser app.
 
-from __future__ import annotations
+Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. On any other --address
+it wants the token of the address that it prints."""
 
 import argparse
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "dashboard",
-        help=COMMANDS["dashboard"],
-        description="Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. "
-        "On any other --address it wants the token of the address that it prints.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to serve on (default: 8501, or a free one if that is taken)")
     parser.add_argument(
         "--address", default="127.0.0.1", help="address to serve on (default 127.0.0.1: this machine only)"
@@ -31,7 +25,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="serve without opening a browser window")
     common.add_storage(parser, folder=False)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""`doctor`: what is installed, which device, does the model fit, which data sets are reachable."""
+"""`doctor`: what is installed, which device, does the model fit, which data sets are reachable.
+
+Each line says what was found and, where something is missing, the next step. Exit code 1 if there is a problem; notes
+are none."""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.records.terminal import shown
 
 if TYPE_CHECKING:
@@ -19,15 +21,9 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "doctor",
-        help=COMMANDS["doctor"],
-        description="Each line says what was found and, where something is missing, the next step. Exit code 1 if "
-        "there is a problem; notes are none.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser, optional=True)
-    common.add_run(parser, run, folder=False)
+    common.add_run(parser, folder=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -44,8 +44,9 @@ def add_edit(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", help="fraction of all rows to remove: 0.02 or 2%%")
 
 
-def add_effect(parser: argparse.ArgumentParser) -> None:
-    """The options of the measurement without which no edit leaves."""
+def add_effect(parser: argparse.ArgumentParser, broken: str) -> None:
+    """The options of the measurement without which no edit leaves. broken: what is done with one that breaks it."""
+    parser.description = f"{parser.description} {GATE} {broken}"
     cases = {"": RefusalPlan(), "shipped model": demo_plan()}
     options.add_options(parser, cases, (PROMPTS, REPLIES), only=MEASURED)
 

@@ -1,4 +1,10 @@
-"""`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts."""
+"""`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts.
+
+Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` and `sweep` take with
+the same options, with all --measures, and the replies of a refusal experiment under one edit (its default prompts).
+Cells that the store knows already are counted too. The time is that of the matrix products alone, at their speed here,
+so that a run takes longer; with --probe that of passes timed on the model itself. What further analyses and a refusal
+grid add, their commands say before they begin."""
 
 from __future__ import annotations
 
@@ -7,7 +13,6 @@ import math
 from typing import TYPE_CHECKING
 
 from engine.commands import common, options
-from engine.commands.listed import COMMANDS
 from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
 from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
@@ -20,16 +25,7 @@ if TYPE_CHECKING:
 STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which needs torch
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "estimate",
-        help=COMMANDS["estimate"],
-        description="Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` "
-        "and `sweep` take with the same options, with all --measures, and the replies of a refusal experiment under "
-        "one edit (its default prompts). Cells that the store knows already are counted too. The time is that of the "
-        "matrix products alone, at their speed here, so that a run takes longer; with --probe that of passes timed on "
-        "the model itself. What further analyses and a refusal grid add, their commands say before they begin.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
@@ -46,7 +42,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     common.add_device(parser)
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

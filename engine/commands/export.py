@@ -1,27 +1,20 @@
-"""`export`: the masked model as a standard Hugging Face checkpoint."""
+"""`export`: the masked model as a standard Hugging Face checkpoint.
 
-from __future__ import annotations
+Copies the source's files and zeroes the removed rows in them, in the stored dtype (of packed weights, such as GGUF:
+writes the numbers that they stand for); writes a model card. The result is a diagnostic artifact, not for
+deployment."""
 
 import argparse
 from pathlib import Path
 
 from engine.commands import common, edit_options, outputs
-from engine.commands.listed import COMMANDS
 from engine.run.refusal_plan import RefusalPlan
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "export",
-        help=COMMANDS["export"],
-        description="Copies the source's files and zeroes the removed rows in them, in the stored dtype (of packed "
-        "weights, such as GGUF: writes the numbers that they stand for); writes a model card. The result is a "
-        "diagnostic artifact, not for deployment. "
-        f"{edit_options.GATE} One that breaks the model is not exported either, unless --allow-broken.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     edit_options.add_edit(parser)
-    edit_options.add_effect(parser)
+    edit_options.add_effect(parser, "One that breaks the model is not exported either, unless --allow-broken.")
     parser.add_argument("--out", type=Path, required=True, help="new or empty folder for the checkpoint")
     parser.add_argument(
         "--record",
@@ -35,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="export an edit under which perplexity on text is more than ten times the unedited model's, too; the card "
         "repeats it",
     )
-    common.add_run(parser, run, folder=False)
+    common.add_run(parser, folder=False)
     parser.set_defaults(writes=outputs.checkpoint)
 
 

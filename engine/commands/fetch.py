@@ -1,33 +1,26 @@
-"""`fetch`: all that a run needs from the hub, for machines without a network."""
+"""`fetch`: all that a run needs from the hub, for machines without a network.
 
-from __future__ import annotations
+Fetches the weights, configuration and tokenizer of a Hugging Face model, both splits of WikiText-2 and the first
+documents of C4. Afterwards every command that reads these runs with HF_HUB_OFFLINE=1, also on another machine with a
+copy of the folder HF_HOME."""
 
 import argparse
 from typing import get_args
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.data.texts import Role
 from engine.records.errors import InputError, unknown
 
 _CORPORA = ("wikitext2", "c4")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "fetch",
-        help=COMMANDS["fetch"],
-        description="Fetches the weights, configuration and tokenizer of a Hugging Face model, both splits of "
-        "WikiText-2 and the first documents of C4. Afterwards every command that reads these runs with "
-        "HF_HUB_OFFLINE=1, also on another machine with a copy of the folder HF_HOME.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument(
         "--corpora", default=",".join(_CORPORA), metavar="NAMES",
         help=f"texts to fetch, comma-separated, or none (default: {','.join(_CORPORA)})",
     )  # fmt: skip
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,13 +1,13 @@
-"""`mask`: the row ids that a selector removes at a rate, as a file for other commands."""
+"""`mask`: the row ids that a selector removes at a rate, as a file for other commands.
 
-from __future__ import annotations
+Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. Scores come from the store where
+they are known and are computed otherwise."""
 
 import argparse
 from dataclasses import replace
 from pathlib import Path
 
 from engine.commands import common, options, outputs
-from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.manifest import shortfalls
@@ -17,27 +17,19 @@ from engine.run.score_plan import SHIPPED
 from engine.stats.removal_order import ORDERS
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "mask",
-        help=COMMANDS["mask"],
-        description="Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. "
-        "Scores come from the store where they are known and are computed otherwise.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument("--selector", required=True, help="whose ranking decides")
     parser.add_argument(
-        "--order",
-        default=ORDERS[0],
-        choices=ORDERS,
+        "--order", default=ORDERS[0], choices=ORDERS,
         help=f"remove the lowest (lerf) or highest (morf) rows (default: {ORDERS[0]})",
-    )
+    )  # fmt: skip
     parser.add_argument("--rate", required=True, help="fraction of all rows: 0.3 or 30%%")
     parser.add_argument("--seed", type=int, help="which seed's ranking, for the random selector (default: the first)")
     parser.add_argument("--out", type=Path, required=True, help="file to write, for example mask.safetensors")
     scoring = {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring}
     options.add_options(parser, scoring, but=["selectors"])
-    common.add_run(parser, run, folder=False)
+    common.add_run(parser, folder=False)
     parser.set_defaults(writes=outputs.mask)
 
 

@@ -1,31 +1,23 @@
-"""`merge`: the stores of shards joined into one."""
+"""`merge`: the stores of shards joined into one.
 
-from __future__ import annotations
+Copies every cell and array of the stores into --store, which is made if absent, after all have been held against their
+checksums and against each other: a damaged entry is left out and told, two values under one key are an error, and so is
+an entry of a version without checksums. Changes nothing in the stores, and does not take their tables: the command that
+was run with --shard writes them without it. Can be stopped and run again."""
 
 import argparse
 from pathlib import Path
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.results.merge import Merged, merge
 
 _SHOWN = 3  # damaged entries of each store that are named
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "merge",
-        help=COMMANDS["merge"],
-        description="Copies every cell and array of the stores into --store, which is made if absent, after all have "
-        "been held against their checksums and against each other: a damaged entry is left out and told, two values "
-        "under one key are an error, and so is an entry of a version without checksums. Changes nothing in the stores, "
-        "and does not take their tables: the command that was run with --shard writes them without it. Can be "
-        "stopped and run again.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stores", metavar="STORE", nargs="+", type=Path, help="what --store named in each shard")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -120,7 +120,6 @@ def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
 
 
 def _replaced(plan: Any, given: Mapping[tuple[str, ...], Any]) -> Any:
-    """The plan with the values at these paths."""
     own = {path[0]: value for path, value in given.items() if len(path) == 1}
     for name in {path[0] for path in given if len(path) > 1}:
         inner = {path[1:]: value for path, value in given.items() if path[0] == name}

@@ -1,23 +1,17 @@
-"""`push`: a finished run as a data set on the hub."""
+"""`push`: a finished run as a data set on the hub.
 
-from __future__ import annotations
+Uploads the manifest of a results folder and what it lists (tables, scores, masks; never weights) with a card. A data
+set that is there is written over only if a push of the same model made it. `report USER/NAME`, `compare USER/NAME` and
+`replay USER/NAME` read it."""
 
 import argparse
 from contextlib import nullcontext
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.records.errors import InputError
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "push",
-        help=COMMANDS["push"],
-        description="Uploads the manifest of a results folder and what it lists (tables, scores, masks; never weights) "
-        "with a card. A data set that is there is written over only if a push of the same model made it. "
-        "`report USER/NAME`, `compare USER/NAME` and `replay USER/NAME` read it.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run_given", metavar="RUN", nargs="?", help="the folder that a command wrote, or a model's id (its results)"
     )
@@ -27,7 +21,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of manifest and tables instead")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

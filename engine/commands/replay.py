@@ -1,4 +1,9 @@
-"""`replay`: runs again what made the tables of a results folder, and says whether their numbers hold."""
+"""`replay`: runs again what made the tables of a results folder, and says whether their numbers hold.
+
+Loads the model that the manifest names, checks its weights, text and tokenizer against it, measures again and compares
+every value; changes nothing in the folder. Covers the scores, the tables of `sweep` and `analyze`, the claims, and of
+`refusal` contrasts, sweep, points with their masks, structure, control, draws and stability. Exit code 0: all hold, 1:
+one does not, 2: another model or text."""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 from engine.records.errors import CheckFailed, InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
@@ -27,17 +31,8 @@ _MARK = "replayed"  # a file in a store that only replays have written to
 _SHOWN = 3  # differences of each table that are printed
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "replay",
-        help=COMMANDS["replay"],
-        description="Loads the model that the manifest names, checks its weights, text and tokenizer against it, "
-        "measures again and compares every value; changes nothing in the folder. Covers the scores, the tables of "
-        "`sweep` and `analyze`, the claims, and of `refusal` contrasts, sweep, points with their masks, structure, "
-        "control, draws and stability. Exit code 0: all hold, 1: one does not, 2: "
-        "another model or text.",
-        epilog=f"The rule: {RULE}.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"The rule: {RULE}."
     parser.add_argument(
         "manifest",
         metavar="MANIFEST",
@@ -60,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--store", type=Path, help="folder for what is measured now, so that a stopped replay goes on (default: none)"
     )
     common.add_json(parser)
-    parser.set_defaults(run=run, stopped="stopped; nothing is kept where no --store was given")
+    parser.set_defaults(stopped="stopped; nothing is kept where no --store was given")
 
 
 def run(args: argparse.Namespace) -> None:

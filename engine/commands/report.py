@@ -1,32 +1,24 @@
-"""`report`: one self-contained HTML file about one or several finished runs."""
+"""`report`: one self-contained HTML file about one or several finished runs.
 
-from __future__ import annotations
+Writes a file that opens in any browser without a network. Give several runs to see which findings hold across
+models."""
 
 import argparse
 from pathlib import Path
 
 from engine.commands import common, outputs
-from engine.commands.listed import COMMANDS
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "report",
-        help=COMMANDS["report"],
-        description="Writes a file that opens in any browser without a network. Give several runs to see which "
-        "findings hold across models.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models",
-        metavar="MODEL",
-        nargs="+",
+        "models", metavar="MODEL", nargs="+",
         help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, demo (as shipped), or "
         "USER/NAME that `push` uploaded",
-    )
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run, writes=outputs.report)
+    parser.set_defaults(writes=outputs.report)
 
 
 def run(args: argparse.Namespace) -> None:

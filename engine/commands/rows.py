@@ -1,4 +1,6 @@
-"""`rows`: the row index of a model in numbers, from its configuration alone."""
+"""`rows`: the row index of a model in numbers, from its configuration alone.
+
+Counts the neuron rows that a mask can remove. Needs the configuration only, no weights."""
 
 from __future__ import annotations
 
@@ -7,22 +9,15 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.commands import common
-from engine.commands.listed import COMMANDS
 
 if TYPE_CHECKING:
     from engine.models.checkpoints import Checkpoint
     from engine.models.row_index import RowIndex
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "rows",
-        help=COMMANDS["rows"],
-        description="Counts the neuron rows that a mask can remove. Needs the configuration only, no weights.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     common.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -27,24 +27,19 @@ def add_runner(parser: argparse.ArgumentParser) -> None:
     """How the cells of the command are shared out."""
     group = parser.add_argument_group("several machines or cards")
     group.add_argument(
-        "--shard",
-        type=_shard,
-        metavar="I/N",
+        "--shard", type=_shard, metavar="I/N",
         help="measure share I of N (1/8, …, 8/8) of the cells only, into a --store of this shard's own, and write no "
         "tables; `selector-audit merge` joins the stores, and the same command without --shard then writes the tables. "
         "What all cells need (scores, contrasts, the unedited model's replies to the calibration pairs) is computed by "
         "every shard whose store lacks it: to share it, run `score` or `refusal calibrate` once and merge that store "
         "into each shard's first",
-    )
+    )  # fmt: skip
     group.add_argument(
-        "--runner",
-        type=_runner,
-        default=LOCAL,
-        metavar="RUNNER",
+        "--runner", type=_runner, default=LOCAL, metavar="RUNNER",
         help=f"{LOCAL}: this process (default); {RAY}: workers on the cluster of RAY_ADDRESS, else on this machine's "
         f"cards; {RAY}=ADDRESS: on that cluster, whose machines have this software and the model's files. A worker "
         "holds the model on one card; this process holds it too, computes scores, and writes the store",
-    )
+    )  # fmt: skip
     group.add_argument(
         "--workers", type=_workers, metavar="N", help=f"of {RAY} (default: one per card; on CPUs one per machine)"
     )

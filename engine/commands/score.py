@@ -1,43 +1,33 @@
-"""`score`: one importance score per row and selector."""
+"""`score`: one importance score per row and selector.
 
-from __future__ import annotations
+Writes scores.safetensors (one float32 per row and selector, higher = more important), rows.parquet (what each row is)
+and manifest.json."""
 
 import argparse
 from dataclasses import replace
 
 from engine.commands import common, options
-from engine.commands.listed import COMMANDS
-from engine.records.manifest import check_folder
 from engine.records.progress import begin
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.score_plan import SHIPPED
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "score",
-        help=COMMANDS["score"],
-        description="Writes scores.safetensors (one float32 per row and selector, higher = more important), "
-        "rows.parquet (what each row is) and manifest.json.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     options.add_options(parser, {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring})
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.run.first_positions import first_position_shares, told
     from engine.run.preflight import fitting
-    from engine.run.scoring import score_model, write_scores
+    from engine.run.scoring import first_position_shares, score_model, told, write_scores
 
     plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
     plan, left_out = fitting(common.sketch(args), plan, named=args.selectors is not None)
     common.say_left_out(left_out)
     with Store(args.store) as store:
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with common.progress_bar(args) as progress:
             begin(progress, "scores", 1, 1)
             result = score_model(loaded, plan, store=store, progress=progress)

@@ -1,40 +1,29 @@
-"""`site`: a folder of static files that shows results and edits the shipped model in the browser."""
+"""`site`: a folder of static files that shows results and edits the shipped model in the browser.
 
-from __future__ import annotations
+Writes pages that any web server shows without running anything, and that open from a disk. The shipped model answers on
+them in the reader's browser, under the edits whose effect was measured."""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
 from engine.commands import common, outputs
-from engine.commands.listed import COMMANDS
 from engine.results.places import results_dir
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "site",
-        help=COMMANDS["site"],
-        description="Writes pages that any web server shows without running anything, and that open from a disk. The "
-        "shipped model answers on them in the reader's browser, under the edits whose effect was measured.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="*",
-        default=["demo", "smollm2", "gemma3-270m", "paper"],
+        "runs", metavar="RUN", nargs="*", default=["demo", "smollm2", "gemma3-270m", "paper"],
         help="demo, smollm2 or gemma3-270m (as shipped), paper (all its models), a model's id (its results in the "
         "store), or a folder of results (default: all shipped)",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("site"),
+        "--out", type=Path, default=Path("site"),
         help="folder to write: a new one, or one of an earlier site (default site)",
-    )
+    )  # fmt: skip
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run, writes=outputs.site)
+    parser.set_defaults(writes=outputs.site)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,28 +1,22 @@
-"""`sweep`: LeRF/MoRF curves of the chosen selectors."""
+"""`sweep`: LeRF/MoRF curves of the chosen selectors.
 
-from __future__ import annotations
+Writes sweep.parquet: one row per selector, seed, order and rate with the NLL (nats per token), its standard error and
+the perplexity. Finished cells are kept: the same command resumes."""
 
 import argparse
 
 from engine.commands import common, options, runners
 from engine.commands.analyze import measured
-from engine.commands.listed import COMMANDS
 from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
 from engine.run.score_plan import SHIPPED
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "sweep",
-        help=COMMANDS["sweep"],
-        description="Writes sweep.parquet: one row per selector, seed, order and rate with the NLL (nats per token), "
-        "its standard error and the perplexity. Finished cells are kept: the same command resumes.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
     options.add_options(parser, plans, OF_SWEEP)
     runners.add_runner(parser)
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -61,7 +61,6 @@ def domain_spellings(source: str) -> dict[str, list[str]]:
 
 
 def has_split(source: str, split: str) -> bool:
-    """Does the source hold pairs of this split?"""
     if Path(source).suffix == ".json":
         return True  # both are part of CAST's layout
     return any(pair.split == split for pair in contrast_pairs(source))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.data.label_words import HARM_UNDERSTOOD, is_harmful
-from engine.data.tables_of_text import Rows, columns, text_rows
+from engine.data.tables_of_text import HARM_UNDERSTOOD, Rows, columns, is_harmful, text_rows
 from engine.records.errors import InputError, unknown
 
 MALIGN, BENIGN = "malign", "benign"

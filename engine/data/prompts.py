@@ -46,7 +46,6 @@ def turns_of(prompt: Prompt) -> tuple[str, ...]:
 
 
 def user_turns(prompt: Prompt) -> tuple[str, ...]:
-    """What the user says."""
     return turns_of(prompt)[::2]
 
 

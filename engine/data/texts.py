@@ -1,7 +1,5 @@
 """Where corpora come from: data sets of the Hugging Face hub, local files, and the text that ships."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -165,15 +163,6 @@ def contents(path: Path) -> str:
         raise InputError(f"{path.name} cannot be read ({error.strerror}); check the file and its rights") from None
 
 
-def _demo(role: Role) -> Text:
-    return _shipped("demo", f"{role}.txt")
-
-
-def _demo_chat(role: Role) -> Text:
-    """Prompts and replies through the shipped model's chat template; the second domain of its audit."""
-    return _shipped("demo-chat", f"instructions_{role}.txt")
-
-
 def _shipped(corpus: str, filename: str) -> Text:
     path = demo_dir() / "corpus" / filename
     if not path.is_file():
@@ -205,7 +194,6 @@ def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | 
 
 
 def _wikitext_files(role: Role) -> list[Path]:
-    """The split's files, from the hub or its local cache."""
     pattern = f"wikitext-2-raw-v1/{_WIKITEXT_SPLITS[role]}-*.parquet"
     try:
         folder = downloads.fetch_files(_WIKITEXT, [pattern], repo_type="dataset")
@@ -293,8 +281,9 @@ def _unreachable(corpus: str, repository: str, error: Exception) -> InputError:
 _CORPORA: dict[str, Callable[[Role], Text]] = {
     "wikitext2": _wikitext,
     "c4": _c4,
-    "demo": _demo,
-    "demo-chat": _demo_chat,
+    "demo": lambda role: _shipped("demo", f"{role}.txt"),
+    # Prompts and replies through the shipped model's chat template; the second domain of its audit.
+    "demo-chat": lambda role: _shipped("demo-chat", f"instructions_{role}.txt"),
 }
 
 

@@ -85,7 +85,6 @@ def refusal_masks(contrast: Contrast, lam: float, ks: Sequence[float]) -> list[M
 
 
 def refusal_mask(contrast: Contrast, lam: float, k: float) -> Mask:
-    """The mask of one cell of the grid, see `refusal_masks`."""
     return refusal_masks(contrast, lam, (k,))[0]
 
 

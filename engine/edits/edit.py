@@ -46,7 +46,6 @@ class Edit:
 
     @cached_property
     def mask_hash(self) -> str:
-        """SHA-256 of the row ids."""
         return mask_hash(self.units)
 
     def record(self) -> Json:
@@ -136,7 +135,6 @@ class Steering:
         return whole.hexdigest()
 
     def record(self) -> Json:
-        """What belongs into a key."""
         return {"steering": {"version": VERSION, "vectors": self.vectors_hash, "coefficient": self.coefficient}}
 
 

@@ -102,7 +102,6 @@ class Effect:
         return ", ".join(f"{name} {value}" for name, value in self.about.items())
 
     def on_text(self) -> str:
-        """Perplexity on text in words."""
         before, after = (math.exp(min(nats, 700.0)) for nats in self.nats or ())
         return f"its perplexity on text is {after:.4g}, the unedited model's {before:.4g}"
 

@@ -26,7 +26,6 @@ _MADE = re.compile(r"(?P<selector>.+), (?P<order>lerf|morf), rate (?P<rate>\d+(\
 
 
 def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
-    """Write the removed row ids and how they were chosen."""
     make_folder(path.parent)
     write_atomic(path, mask_bytes(removed, model, spec), MASK)
 

@@ -44,7 +44,6 @@ class Ranking:
         return self.first(order, removed_count(rate, self.scores.size))
 
     def first(self, order: str, count: int) -> Edit:
-        """The edit of the first `count` rows or units."""
         if (order, count) not in self._edits:
             self._edits[order, count] = first_of(
                 self.order(order), count, intervention=self.intervention, ids=self.ids, side=self.side

@@ -102,14 +102,10 @@ def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: 
         partial(_smaller, gate, up, down, torch.from_numpy(np.flatnonzero(chosen)).to(gate.weight.device))
     )
     for linear, name, values in smaller or ():
-        _swap(linear, name, values, steps)
+        steps.append(partial(setattr, linear, name, getattr(linear, name)))
+        setattr(linear, name, nn.Parameter(values, requires_grad=False))
 
 
 def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> list[tuple[nn.Linear, str, Tensor]]:
     found = [(linear, name, value[kept]) for linear in (gate, up) for name, value in linear.named_parameters()]
     return [*found, (down, "weight", down.weight[:, kept].contiguous())]
-
-
-def _swap(linear: nn.Linear, name: str, values: Tensor, steps: Undone) -> None:
-    steps.append(partial(setattr, linear, name, getattr(linear, name)))
-    setattr(linear, name, nn.Parameter(values, requires_grad=False))

@@ -24,9 +24,9 @@ class Mean(Intervention):
     over positions too (**choice**). Sums in float32 within a pass, in float64 across passes."""
 
     reads_text = True
+    _windows: Windows  # of `prepare`
 
     def __init__(self) -> None:
-        self._windows: Windows | None = None
         self._means: dict[Place, Tensor] = {}  # [rows] float64, CPU
         self._ready: dict[tuple[Place, torch.dtype, torch.device], Tensor] = {}
         self._guard = threading.Lock()
@@ -36,14 +36,12 @@ class Mean(Intervention):
 
     def record(self) -> Json:
         """The tokens: with the model, which is in every key, they determine the means."""
-        assert self._windows is not None
         return {"replaced_by": {"tokens": self._windows.token_hash}}
 
     def fill(self, loaded: LoadedModel) -> None:
         with self._guard:
             if self._means:
                 return
-            assert self._windows is not None
             sums: dict[Place, Tensor] = {}
             counts: dict[Place, int] = {}
 

@@ -29,10 +29,10 @@ class Resample(Intervention):
     numbers."""
 
     reads_text = reads_tokens = True
+    _windows: Windows  # of `prepare`
 
     def __init__(self) -> None:
         self.seed = 0
-        self._windows: Windows | None = None
         self._kept: dict[Place, Tensor] = {}  # [K, T, rows]
         self._guard = threading.Lock()
 
@@ -50,14 +50,12 @@ class Resample(Intervention):
 
     def record(self) -> Json:
         """Tokens and seed: with the model, which is in every key, they determine what replaces what."""
-        assert self._windows is not None
         return {"replaced_by": {"tokens": self._windows.token_hash, "seed": self.seed}}
 
     def fill(self, loaded: LoadedModel) -> None:
         with self._guard:
             if self._kept:
                 return
-            assert self._windows is not None
             parts: dict[Place, list[Tensor]] = {}
             read(loaded, self._windows, lambda place, values, _: parts.setdefault(place, []).append(values.cpu()))
             for place, some in parts.items():
@@ -71,7 +69,6 @@ class Resample(Intervention):
 
     def sources(self, input_ids: Tensor) -> Tensor:
         """Number of the other window of every sequence. input_ids [B, T]; returns [B] int64 on the CPU"""
-        assert self._windows is not None
         kept = self._windows.read_ids
         if input_ids.shape[-1] != kept.shape[1]:
             raise InputError(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from engine.judges.base import REJECTION, Exchange, Verdict, need_prompts, not_judged, register_judge
+from engine.judges.base import MINOS, REJECTION, Exchange, Verdict, need_prompts, not_judged, register_judge
 from engine.judges.labels import LABEL_FILE, LabelMap, label_map
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.records.errors import InputError
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 REJECTION_MODEL = "ProtectAI/distilroberta-base-rejection-v1"
+# A ModernBERT. Format, labels and length are those of its model card: a dialogue, here of one prompt and its reply,
+# each turn behind <|user|> or <|assistant|> on a line of its own.
+MINOS_MODEL = "NousResearch/Minos-v1"
+_MINOS: dict[str, Any] = {"reads": ("<|user|>\n{prompt}\n<|assistant|>\n{reply}",), "max_tokens": 8192}
 BATCH_SIZE = 32
 _MANY = 1_000_000  # of a model that counts no positions
 
@@ -78,6 +82,12 @@ class Classifier:
 def rejection_model(device: str) -> Classifier:
     """The classifier of the hub, downloaded once."""
     return load_classifier(REJECTION_MODEL, device=device, judge_id=REJECTION)
+
+
+@register_judge(MINOS, title=f"{MINOS_MODEL}, reads the prompt too", on_device=True, of_model=True)
+def minos(device: str, model: str) -> Classifier:
+    """The classifier of the hub, downloaded once, or a folder with a copy."""
+    return load_classifier(model or MINOS_MODEL, device=device, judge_id=MINOS, **_MINOS)
 
 
 def load_classifier(

@@ -7,11 +7,18 @@ from typing import Any
 
 import polars as pl
 
-from engine.data.label_words import REFUSAL_UNDERSTOOD, TRUTH_UNDERSTOOD, is_harmful, is_refusal, says_nothing, truth
-from engine.data.tables_of_text import columns, text_rows
+from engine.data.tables_of_text import (
+    REFUSAL_UNDERSTOOD,
+    TRUTH_UNDERSTOOD,
+    columns,
+    is_harmful,
+    is_refusal,
+    says_nothing,
+    text_rows,
+    truth,
+)
 from engine.data.thinking import thinking_form
-from engine.judges.base import Exchange, Verdict
-from engine.judges.heard import NO_REPLY
+from engine.judges.base import NO_REPLY, Exchange, Verdict
 from engine.records.errors import InputError
 
 # The first of these names that a file has is taken; the options of `refusal judge` name another.
@@ -61,8 +68,8 @@ def read_replies(
     """The replies of one file, in its order; columns are found by their names unless they are given, `none`: do not use
     one.
 
-    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. A reply that
-    is null, NaN or blank is missing. `finished` (true/false, 1/0) says whether a reply ended by itself."""
+    Labels are read by `engine.data.tables_of_text`; a partial refusal is a refusal, an empty label is none. A reply
+    that is null, NaN or blank is missing. `finished` (true/false, 1/0) says whether a reply ended by itself."""
     rows = text_rows(path)
     if not rows:
         raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")

@@ -2,7 +2,7 @@
 
 Names that public classifiers use are known: NORMAL and REJECTION (ProtectAI/distilroberta-base-rejection-v1),
 Non-refusal and Refusal (NousResearch/Minos-v1, agentlans/multilingual-e5-small-refusal-classifier), compliant,
-full_refusal and partial_refusal (VINAY-UMRETHE/Refusal-Classifier), and all that `engine.data.label_words` reads in
+full_refusal and partial_refusal (VINAY-UMRETHE/Refusal-Classifier), and all that `engine.data.tables_of_text` reads in
 files of replies. Any other name needs a file `refusal_labels.json` in the classifier's folder, which also says what is
 read where that is not the reply alone:
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.data.label_words import is_refusal
+from engine.data.tables_of_text import is_refusal
 from engine.judges.base import Exchange
 from engine.records import bounds
 from engine.records.errors import InputError

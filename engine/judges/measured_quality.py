@@ -40,7 +40,6 @@ class MeasuredQuality:
     counts: JudgeCounts
 
     def record(self) -> Json:
-        """For manifests."""
         return {"judge_version": self.judge_version, "source": self.source, **vars(self.counts)}
 
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from engine.data.prompts import user_turns
 from engine.data.thinking import FORMS, Marks, after_thinking
-from engine.judges.base import Exchange, Judge
-from engine.judges.heard import heard, verdicts_on
+from engine.judges.base import Exchange, Judge, heard, verdicts_on
 from engine.measures.base import Derived
 from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
@@ -32,9 +31,13 @@ class Refused:
         """`judged`, spelled out."""
         return self.judged or (True,) * len(self.refused)
 
+    def part(self, part: slice) -> "Refused":
+        """Of some of the replies."""
+        thinking = None if self.thinking is None else self.thinking[part]
+        return Refused(self.refused[part], self.finished[part], self.each_judged[part], thinking)
+
     @property
     def unjudged(self) -> int:
-        """Replies that the judge could not judge."""
         return self.judged.count(False)
 
     @property

@@ -59,7 +59,6 @@ class Served:
         return answers
 
     def reply(self, question: str) -> str:
-        """The model's reply to one message."""
         answer = self._call(
             "/chat/completions",
             {
@@ -77,7 +76,6 @@ class Served:
         return text if isinstance(text, str) else ""
 
     def models(self) -> list[str]:
-        """Names of the models that the server has."""
         try:
             return [str(one["id"]) for one in self._call("/models")["data"]]
         except (LookupError, TypeError):

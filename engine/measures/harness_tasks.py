@@ -170,9 +170,11 @@ def _require_harness(who: str) -> None:
 
 
 def _downstream(name: str, limit: int | None, path: Path | None = None) -> DownstreamTask:
+    from lm_eval.api.task import ConfigurableTask
+
     with quiet_harness():
         with pinned_loads() as commits:
-            harness = _from_hub(name) if path is None else _from_file(name, path)
+            harness = _from_hub(name) if path is None else ConfigurableTask(config=task_config(name, path))
         harness.set_config("num_fewshot", 0)
         harness.build_all_requests(limit=limit)
     requests: dict[int, list[tuple[str, str]]] = {}
@@ -205,12 +207,6 @@ def _task_manager(folder: str | None) -> Any:
 
     path = folder and str(Path(lm_eval.tasks.__file__).parent / folder)
     return lm_eval.tasks.TaskManager(include_defaults=False, include_path=path)
-
-
-def _from_file(name: str, path: Path) -> Any:
-    from lm_eval.api.task import ConfigurableTask
-
-    return ConfigurableTask(config=task_config(name, path))
 
 
 def _from_hub(name: str) -> Any:

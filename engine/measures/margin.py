@@ -62,7 +62,6 @@ def margins_under(
     edits: Sequence[AnyEdit],
     prompts: Sequence[str],
     batch_size: int = BATCH_SIZE,
-    onsets: OnsetTokens | None = None,
     *,
     thinking: bool = False,
 ) -> Tensor:
@@ -73,7 +72,7 @@ def margins_under(
             for pairs in batches:
                 with outputs.sequences([edit - group.start for edit, _ in pairs]):
                     some = [prompts[prompt] for _, prompt in pairs]
-                    values = margins(loaded, some, batch_size, onsets, thinking=thinking)
+                    values = margins(loaded, some, batch_size, thinking=thinking)
                 for (edit, prompt), value in zip(pairs, values, strict=True):
                     found[edit, prompt] = value
     return found

@@ -80,7 +80,6 @@ class Predictions:
 
     @property
     def whole(self) -> bool:
-        """Are all logits there?"""
         return self._logits_of is None
 
     @property

@@ -39,7 +39,6 @@ class Replies(Measure[list[Written]]):
 
     @property
     def size(self) -> int:
-        """Prompts to answer."""
         return len(self.prompts)
 
     def record(self, loaded: LoadedModel) -> Json:
@@ -66,7 +65,6 @@ class Replies(Measure[list[Written]]):
         return [Written(*pair) for pair in zip(stored["replies"], stored["finished"], strict=True)]
 
     def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
-        """Of replies of full length."""
         longest = max(len(prompt_ids(loaded.tokenizer, prompt, **self._how)) for prompt in self.prompts)
         at_once = min(self.batch_size, self.together(loaded) * self.size)
         return (Passes(self.size, longest, self.max_new_tokens - 1, at_once, logits=1),)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.models import downloads, gguf_files, parts
+from engine.models.downloads import hub_name
 from engine.models.gguf_header import SUFFIX, read_header
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
-from engine.models.hub_names import hub_name
 from engine.models.other_formats import ADAPTER, explained
 from engine.models.sizes import check_sizes
 from engine.models.transfers import Stopped, Transfer, size_text

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from engine.models.experts import routed
 from engine.models.forwards import wrapped_attention
 from engine.models.links import GATED
-from engine.models.norms import NormForm, difference, norm_form
+from engine.models.norms import NormForm, difference, norm_form, probing, settings, twin
 from engine.models.rows import decoder, decoder_blocks
 from engine.models.skeletons import first_line, quiet
-from engine.models.twins import probing, settings, twin
 
 LINEAR_WITHIN = 1e-5  # the passes are in float64, rotary positions in float32
 ELEMENTWISE_WITHIN = 1e-2  # an entry may be rounded otherwise at another place; one that sees others is off by more

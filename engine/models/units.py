@@ -50,7 +50,6 @@ class Units:
 
     @property
     def are_rows(self) -> bool:
-        """Is unit i row i?"""
         return self.kind == ROW
 
     @property

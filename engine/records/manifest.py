@@ -12,8 +12,7 @@ from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.files import FileKind, write_atomic
 from engine.records.hashing import Json, file_sha256
-from engine.records.manifest_form import misfit
-from engine.records.manifest_text import SHARING_VERSION, expanded, text_of_manifest
+from engine.records.manifest_form import SHARING_VERSION, expanded, misfit, text_of_manifest
 
 MANIFEST = "manifest.json"
 MANIFEST_FILE = FileKind("a manifest", lambda path: path.name == MANIFEST and is_manifest(path))

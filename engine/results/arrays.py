@@ -48,7 +48,6 @@ class ArrayFiles:
         return None
 
     def save(self, key: str, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-        """As `Store.save_arrays`."""
         from safetensors.numpy import save
 
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -106,7 +106,6 @@ class Cells:
         return read[0] if read else None
 
     def put(self, key: str, cell: Json) -> None:
-        """As `Store.put`."""
         content = json.dumps(cell, separators=(",", ":")).encode()
         self._do(lambda cache: cache.set(key, content, tag=checksum(key, content)))
 

@@ -5,7 +5,7 @@ version is the manifest's. Numbers that are not finite, which JSON has not, are 
 
 from engine.records import manifest_form
 from engine.records.hashing import Json
-from engine.records.manifest_text import SHARING_VERSION
+from engine.records.manifest_form import SHARING_VERSION
 from engine.results.tables import RANGES, ROUNDING, TABLES, Column, TableSpec, command
 
 _TYPES = {"id": "string", "text": "string", "whole": "integer", "whole32": "integer", "number": "number"}

@@ -56,7 +56,6 @@ class Store:
         self._cells.put(key, cell)
 
     def keys(self) -> list[str]:
-        """Keys of all cells."""
         return self._cells.keys()
 
     def __len__(self) -> int:

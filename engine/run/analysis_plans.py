@@ -7,7 +7,7 @@ from engine.interventions.kinds import INTERVENTIONS
 from engine.interventions.rewrite_names import REWRITES
 from engine.records.errors import InputError
 from engine.run import field_types
-from engine.run.field_types import MOST_DRAWS, Names, check_plan, option
+from engine.run.field_types import MOST_DRAWS, Checked, Names, option
 from engine.stats.limits import Thresholds
 from engine.stats.protocol_harm import METRICS, UNIT_KINDS, USUAL_UNITS
 from engine.stats.removal_order import ORDERS
@@ -16,7 +16,7 @@ _BASE = Thresholds()
 
 
 @dataclass(frozen=True)
-class VerdictPlan:
+class VerdictPlan(Checked):
     """Limits of `verdict`; the defaults are those of `Thresholds`, chosen after looking at the published tables."""
 
     faithful_damage: float = option(
@@ -38,9 +38,6 @@ class VerdictPlan:
         read=Names("order", lambda: ORDERS),
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_plan(self)
-
     @property
     def thresholds(self) -> Thresholds:
         alike = ("faithful_damage", "invalid_damage", "log_gap", "level", "specific_orders")
@@ -57,7 +54,7 @@ def questions(text: str, name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class RepliesPlan:
+class RepliesPlan(Checked):
     """Defaults of our own: the paper shows no replies over the removal rate."""
 
     replies_prompts: tuple[str, ...] = option(
@@ -66,12 +63,9 @@ class RepliesPlan:
     )  # fmt: skip
     replies_tokens: int = option(40, "longest reply to these, in tokens", least=1)
 
-    def __post_init__(self) -> None:
-        check_plan(self)
-
 
 @dataclass(frozen=True)
-class InvariancePlan:
+class InvariancePlan(Checked):
     """Defaults of our own: the paper does not do this. What is exact needs no large sample, so little text will do."""
 
     rewrites: tuple[str, ...] = option(
@@ -86,12 +80,9 @@ class InvariancePlan:
     decoy_power: int = option(8, "decoys are 2^N times the neurons they copy", metavar="N", least=1, most=16)
     invariance_rate: float = option(0.3, "", name=None, least=0, most=1)
 
-    def __post_init__(self) -> None:
-        check_plan(self)
-
 
 @dataclass(frozen=True)
-class ProtocolsPlan:
+class ProtocolsPlan(Checked):
     """Defaults of our own: the paper has one protocol. Cells: rankings x interventions x units x orders x rates."""
 
     protocol_interventions: tuple[str, ...] = option(
@@ -120,15 +111,9 @@ class ProtocolsPlan:
     )  # fmt: skip
     resample_seed: int = option(0, "seed of which of them stands for which evaluation window", least=0)
     resample_draws: int = option(
-        1,
-        "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over",
-        metavar="N",
-        least=1,
+        1, "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over", metavar="N", least=1,
         most=MOST_DRAWS,
-    )
-
-    def __post_init__(self) -> None:
-        check_plan(self)
+    )  # fmt: skip
 
     @property
     def resample_seeds(self) -> tuple[int, ...]:

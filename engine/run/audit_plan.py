@@ -75,8 +75,6 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class StabilityPlan:
-    """Calibration sizes and rates of `stability`."""
-
     stability_sizes: tuple[int, ...] = option(
         (8, 16, 32, 64, 128), "calibration sizes of `stability`", name="--sizes", read=field_types.sizes, least=1,
         group="stability",
@@ -86,8 +84,6 @@ class StabilityPlan:
 
 @dataclass(frozen=True)
 class CalibrationDrawsPlan:
-    """The disjoint calibration sets of `draws`."""
-
     calibration_draws: int = option(
         5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows; 0 for "
         "none, and a verdict leaves open what is stable", metavar="N", least=0, most=MOST_DRAWS, group="draws",
@@ -97,15 +93,11 @@ class CalibrationDrawsPlan:
 
 @dataclass(frozen=True)
 class AgreementPlan:
-    """Rates of `agreement`."""
-
     agreement_rates: tuple[float, ...] = rates_option(0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
 class RandomMasksPlan:
-    """Rates and seeds of `controls`, seeds of `specific`."""
-
     control_rates: tuple[float, ...] = option(
         (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group="controls"
     )
@@ -121,8 +113,6 @@ class RandomMasksPlan:
 
 @dataclass(frozen=True)
 class SpecificPlan:
-    """Where `specific` compares."""
-
     specific_rates: tuple[float, ...] = option(
         VERDICT_RATES, "rates of `specific`, which compares at the largest at which the controls are not saturated",
         read=field_types.rates, least=0, most=1, group="specific",
@@ -139,15 +129,11 @@ class SpecificPlan:
 
 @dataclass(frozen=True)
 class RankDistributionPlan:
-    """Rates of `rank-distribution`."""
-
     rank_distribution_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
 class DangerousPlan:
-    """Limits of `dangerous`."""
-
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0
     dangerous_draws: int = option(
@@ -158,8 +144,6 @@ class DangerousPlan:
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """The second text of `domain`."""
-
     domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group="domain")
     domain_rates: tuple[float, ...] = rates_option(0.2, 0.3)
     domain_draws: int = option(
@@ -170,15 +154,11 @@ class DomainPlan:
 
 @dataclass(frozen=True)
 class GapPlan:
-    """Rates of `gap`."""
-
     gap_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """The limit of `budget`, and where its search begins."""
-
     budget_factor: float = option(
         2.0, "perplexity that is too much, as a multiple of the unedited model's", least=1, group="budget"
     )
@@ -188,8 +168,6 @@ class BudgetPlan:
 
 @dataclass(frozen=True)
 class PartsPlan:
-    """The masks that `parts` takes apart."""
-
     parts_orders: tuple[str, ...] = option(
         ("lerf",), "orders of the masks of `parts`", read=Names("order", lambda: ORDERS), group="parts"
     )
@@ -204,15 +182,11 @@ class PartsPlan:
 
 @dataclass(frozen=True)
 class JointPlan:
-    """Rates of the masks of `joint`."""
-
     joint_rates: tuple[float, ...] = rates_option(0.01, 0.03, 0.1, 0.3)
 
 
 @dataclass(frozen=True)
 class SinglesPlan:
-    """The rows and neurons that `singles` removes one by one."""
-
     singles_rows: int = option(
         1024, "rows that `singles` removes one by one; all of them if there are no more", metavar="N", least=1,
         group="singles",
@@ -229,8 +203,6 @@ class SinglesPlan:
 
 @dataclass(frozen=True)
 class DownstreamPlan:
-    """The tasks of `downstream`."""
-
     downstream_rates: tuple[float, ...] = rates_option(*field_types.steps(0.0, 0.9, 0.1))
     # None for all. The paper's accuracies are all multiples of 1/500.
     downstream_items: int | None = option(

@@ -134,8 +134,6 @@ def read_claims(text: str, called: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ClaimsPlan:
-    """The published claims that `claims-of` checks."""
-
     published_claims: tuple[str, ...] = option(
         tuple(SHIPPED), "published claims that `claims-of` checks: shipped ones by name, others as TOML files; behind "
         "`claims-of` they need no option", name="--claims", read=read_claims, metavar="CLAIM[,FILE]", group="claims-of",

@@ -17,8 +17,6 @@ _PACKAGES = ("torch", "transformers", "lxt", "datasets", "streamlit", "plotly", 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
-
     state: Literal["ok", "note", "problem"]
     subject: str
     found: str

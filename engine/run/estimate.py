@@ -180,11 +180,9 @@ class _Tracer:
             with torch.no_grad():  # h(0) of one window, for every batch
                 start = self.dry.cost(lambda: self.dry.model(input_ids=ids[:1], use_cache=False))
             yield replace(
-                found,
-                passes=found.passes + passes,
-                tokens=found.tokens + passes * tokens,
+                found, passes=found.passes + passes, tokens=found.tokens + passes * tokens,
                 flops=found.flops + passes * start.flops,
-            )
+            )  # fmt: skip
         elif methods & {"grad_x_input", "gradient"}:
             cost = self.dry.cost(lambda: self._backward(path, ids))
             yield work("plain gradients", 1, cost, cost.flops)

@@ -80,7 +80,6 @@ class Setting:
         return text.replace(",", ", ") if isinstance(self.read, Names) else text
 
     def value(self, plan: object) -> Any:
-        """The field in a plan."""
         return reduce(getattr, self.path, plan)
 
     def of(self, given: Any) -> Any:
@@ -187,6 +186,13 @@ def check_plan(plan: Any) -> None:
     for setting in settings_of(type(plan)):
         if len(setting.path) == 1:
             setting.check(setting.value(plan), setting.field.replace("_", " "))
+
+
+class Checked:
+    """A plan whose fields are within their ranges from the start."""
+
+    def __post_init__(self) -> None:
+        check_plan(self)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.models.downloads import end_silence, fetch_files
+from engine.models.downloads import end_silence, fetch_files, hub_name
 from engine.models.hub_failures import explain, hub_errors, page_of, push_failure, token_source
-from engine.models.hub_names import hub_name
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, check_same_model, notes_of, read_manifest

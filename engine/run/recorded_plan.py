@@ -19,6 +19,7 @@ from engine.run.score_plan import SHIPPED, ScorePlan
 from engine.selectors import own_scores
 
 _SCORING = "scoring"  # has a record of its own
+_AS_RECORDED = ("selectors", "lambdas", "ks", "reply_tokens", "benign_limit", "judge", "random_seed")  # of `refusal`
 
 
 @contextmanager
@@ -90,7 +91,7 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
         window_start=recorded_start(text),
     )
     given: dict[str, Any] = {
-        "selectors": tuple(spec["selectors"]),
+        **{name: _frozen(spec[name]) for name in _AS_RECORDED},
         "pairs": source if source == SHIPPED else _found(source, texts),
         "domains": tuple(pairs),
         "calibration_pairs": max(one["pairs"] for one in pairs.values()),
@@ -99,18 +100,12 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
         "eval_corpus": text_named(text["corpus"], texts),
         "eval_samples": text.get("samples_requested") or text["samples"],
         "eval_length": text["length"],
-        "lambdas": tuple(spec["lambdas"]),
-        "ks": tuple(spec["ks"]),
         "widen": spec.get("widen", 0),
-        "reply_tokens": spec["reply_tokens"],
         "batch_size": spec["reply_batch_size"],
         "system": spec.get("system", ""),
         "thinking": spec.get("thinking", False),
         "calibration_batch": spec["batch_size"],
-        "benign_limit": spec["benign_limit"],
         "max_perplexity": math.exp(spec["max_nll"]),
-        "judge": spec["judge"],
-        "random_seed": spec["random_seed"],
     }
     if "longer_replies" in spec:
         given["longer_replies"] = spec["longer_replies"]
@@ -127,18 +122,17 @@ def text_named(name: str, texts: Sequence[Path]) -> str:
     return name if name in available_corpora() else _found(name, texts)
 
 
-def _tasks_named(name: str, texts: Sequence[Path]) -> str:
-    return name if name == SHIPPED_TASKS else _found(name, texts)
-
-
-_FINDERS: dict[Any, Any] = {corpus: text_named, task_files: _tasks_named}
-
-
 def _found(name: str, texts: Sequence[Path]) -> str:
     for path in texts:
         if path.name == name:
             return str(path)
     raise InputError(f"the run read {name}, which is a file or folder of its own; say where it is with --text {name}")
+
+
+_FINDERS: dict[Any, Any] = {
+    corpus: text_named,
+    task_files: lambda name, texts: name if name == SHIPPED_TASKS else _found(name, texts),
+}
 
 
 def _made(kind: Any, settings: Mapping[str, Any], notes: list[str], values: dict[str, Any]) -> Any:

@@ -82,8 +82,6 @@ class JudgedPlan:
 
 @dataclass(frozen=True)
 class AskedPlan:
-    """How the edited model is asked."""
-
     longer_replies: int = option(
         5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
         metavar="TIMES", least=1, most=MOST_DRAWS, group=REPLIES,
@@ -137,8 +135,6 @@ class HeldoutPlan:
 
 @dataclass(frozen=True)
 class EvaluatePlan:
-    """What `evaluate` does beyond one greedy reply to each prompt."""
-
     reply_samples: int = option(
         0, "`evaluate` also draws so many replies per prompt, beside the greedy one", metavar="N", least=0,
         group=REPLIES,
@@ -157,8 +153,6 @@ class EvaluatePlan:
 
 @dataclass(frozen=True)
 class ControlsPlan:
-    """The random masks of `control`."""
-
     control_seeds: tuple[int, ...] = option(
         (42, 43, 44), "seeds of the controls", name="--seeds", read=field_types.integers, group=CONTROLS
     )
@@ -166,8 +160,6 @@ class ControlsPlan:
 
 @dataclass(frozen=True)
 class DrawsPlan:
-    """The draws of `draws`."""
-
     draws: int = option(
         20, "layer-matched draws, each searched over the whole grid; p is at least 1 / (N + 1)", metavar="N", least=2,
         most=MOST_DRAWS, group=DRAWS,
@@ -176,8 +168,6 @@ class DrawsPlan:
 
 @dataclass(frozen=True)
 class SplitsPlan:
-    """The halves of `stability`."""
-
     splits: int = option(
         5, "random splits of the calibration pairs into two halves", metavar="N", least=1, most=MOST_DRAWS, group=SPLITS
     )
@@ -185,8 +175,6 @@ class SplitsPlan:
 
 @dataclass(frozen=True)
 class SteeringPlan:
-    """The vectors of `baselines`."""
-
     steering_coefficients: tuple[float, ...] = option(
         (0.25, 0.5, 1.0, 2.0), "how many times a steering vector is added, as 0.5,1,2", name="--coefficients",
         read=field_types.numbers, group=STEERING,
@@ -243,17 +231,10 @@ def demo_plan() -> RefusalPlan:
     of 16 cells (4 for random) that fits its small circuit and is not widened. Its perplexity is below 2: the cap is 1.5
     times the unedited model's. Vectors as long as those of large models break it."""
     return RefusalPlan(
-        scoring=ScorePlan(corpus=SHIPPED),
-        eval_corpus=SHIPPED,
-        eval_samples=16,
-        eval_length=256,
-        lambdas=(0.2, 0.5, 0.8, 0.95),
-        ks=(0.01, 0.02, 0.04, 0.08),
-        widen=0,
-        reply_tokens=60,
-        perplexity_factor=1.5,
+        scoring=ScorePlan(corpus=SHIPPED), eval_corpus=SHIPPED, eval_samples=16, eval_length=256,
+        lambdas=(0.2, 0.5, 0.8, 0.95), ks=(0.01, 0.02, 0.04, 0.08), widen=0, reply_tokens=60, perplexity_factor=1.5,
         steering_coefficients=(0.05, 0.1, 0.2, 0.4, 0.8, 1.6),
-    )
+    )  # fmt: skip
 
 
 def default_plan(model_id: str) -> RefusalPlan:

@@ -62,8 +62,6 @@ STAGE = CELLS  # the name of all cells of a command on the bar
 
 
 class Results:
-    """Results by cell."""
-
     def __init__(self) -> None:
         self._found: dict[str, Any] = {}
 

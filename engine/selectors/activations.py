@@ -1,19 +1,14 @@
 """The forward pass that all selectors by activations share, and the one over prompts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from engine.data.prompts import EncodedPrompts
+from engine.models.loading import LoadedModel
 from engine.selectors.passes import Seen, counted, embed, rows_summed, watching, wide
-
-if TYPE_CHECKING:
-    from engine.data.prompts import EncodedPrompts
-    from engine.models.loading import LoadedModel
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "atp_signed",
-    title="AtP, signed",
-    family="attribution",
-    cost="1 forward and backward pass, shared with grad_x_input",
-    asks=(("grad_x_input", "signed"),),
-)
+    "atp_signed", title="AtP, signed", family="attribution",
+    cost="1 forward and backward pass, shared with grad_x_input", asks=(("grad_x_input", "signed"),),
+)  # fmt: skip
 class AttributionPatchingSigned:
     """s_i = E (0 - h_i) * dF/dh_i, what putting 0 for the row's output adds to the loss F, to first order.
 

@@ -2,22 +2,16 @@
 
 Nothing is kept from batch to batch but the sums; what a method keeps of a batch stands in `gradients.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
-from engine.selectors.checks import check_finite
 from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
-from engine.selectors.passes import BatchSize, OnLinear, in_batches, wide, windows_per_pass
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
+from engine.selectors.passes import BatchSize, OnLinear, check_finite, in_batches, wide, windows_per_pass
 
 __all__ = ["IG_STEPS", "Method", "per_prompt_relevance", "relevance", "relevances"]
 

@@ -1,22 +1,16 @@
 """Consensus of LRP and IG by Borda count."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from engine.models.attnlrp import check_rules
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 from engine.stats.removal_order import removal_order
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 
 @register_selector(

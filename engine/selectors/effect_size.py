@@ -8,12 +8,9 @@ from engine.selectors.prompt_run import PromptRun
 
 
 @register_selector(
-    "effect_size",
-    title="Effect size",
-    family="attribution",
-    cost="1 forward and backward pass over the prompts, shared with grad_x_input",
-    protected_by="grad_x_input",
-)
+    "effect_size", title="Effect size", family="attribution",
+    cost="1 forward and backward pass over the prompts, shared with grad_x_input", protected_by="grad_x_input",
+)  # fmt: skip
 class EffectSize:
     """C_comply = d / sqrt(d^2 + 4), d = (mean of I over risk - mean of I over base) / pooled deviation.
 

@@ -7,12 +7,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "fisher",
-    title="Fisher",
-    family="attribution",
-    cost="1 forward and backward pass, shared with grad_x_input",
+    "fisher", title="Fisher", family="attribution", cost="1 forward and backward pass, shared with grad_x_input",
     asks=(("grad_x_input", "square"),),
-)
+)  # fmt: skip
 class Fisher:
     """s_i = sqrt(E (h_i * dF/dh_i)^2), the root mean square over tokens, plain gradients at the Linear's output h.
 

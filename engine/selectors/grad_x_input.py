@@ -8,12 +8,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "grad_x_input",
-    title="Gradient x input",
-    family="attribution",
-    cost="1 forward and backward pass",
+    "grad_x_input", title="Gradient x input", family="attribution", cost="1 forward and backward pass",
     asks=(("grad_x_input", "abs"),),
-)
+)  # fmt: skip
 class GradientTimesInput:
     """s_i = E |h_i * dF/dh_i|, plain gradients at the Linear's output h.
 

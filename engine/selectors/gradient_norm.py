@@ -7,12 +7,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "gradient_norm",
-    title="Gradient norm",
-    family="attribution",
-    cost="1 forward and backward pass, shared with grad_x_input",
-    asks=(("gradient", "square"),),
-)
+    "gradient_norm", title="Gradient norm", family="attribution",
+    cost="1 forward and backward pass, shared with grad_x_input", asks=(("gradient", "square"),),
+)  # fmt: skip
 class GradientNorm:
     """s_i = sqrt(E (dF/dh_i)^2), the root mean square over tokens of the plain gradient at the Linear's output h.
 

@@ -1,18 +1,12 @@
 """Integrated gradients: rows whose output carries the way from no input to the input matter."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 
 @register_selector("ig", title="IG", family="attribution", cost="16 forward and backward passes", asks=(("ig", "abs"),))

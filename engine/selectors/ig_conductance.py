@@ -1,27 +1,18 @@
 """Conductance: integrated gradients' path, each step weighed by how far the row's output really moved in it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
-
 
 @register_selector(
-    "ig_conductance",
-    title="IG conductance",
-    family="attribution",
-    cost="16 forward and backward passes",
+    "ig_conductance", title="IG conductance", family="attribution", cost="16 forward and backward passes",
     asks=(("ig_conductance", "abs"),),
-)
+)  # fmt: skip
 class IgConductance:
     """s_i = E |sum_k dF/dh_i(k/16) * (h_i(k/16) - h_i((k-1)/16))|, k = 1..16, input embeddings scaled by k/16.
 

@@ -1,17 +1,12 @@
 """What passes summed over whole batches, for texts that share these: draws of one text may overlap."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from engine.models.loading import LoadedModel
 from engine.records.hashing import canonical
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 LARGEST_BYTES = 256 * 2**20  # on the host
 

@@ -1,18 +1,12 @@
 """AttnLRP: rows through which relevance flows matter."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from engine.models.attnlrp import check_rules
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 
 @register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass", asks=(("lrp", "abs"),))

@@ -1,13 +1,13 @@
 """Scores at nested calibration sizes from one pass: passes are sums over windows, so prefix sums serve all sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from torch import Tensor
 
+from engine.data.corpora import Windows
+from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors.attribution import Method
 from engine.selectors.base import ACTIVATIONS, OBJECTIVES, SEEDS, Objective, asked_by
@@ -15,10 +15,6 @@ from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize
 from engine.selectors.relevance_sums import needs_plain
 from engine.selectors.run import Progress, ScoringRun, Work, check_request
-
-if TYPE_CHECKING:
-    from engine.data.corpora import Windows
-    from engine.models.loading import LoadedModel
 
 FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores
 

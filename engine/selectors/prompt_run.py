@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,8 +16,7 @@ from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
 from engine.selectors.attribution import Method, per_prompt_relevance
 from engine.selectors.base import PromptSelector, check_contrasts, new_scorer
-from engine.selectors.checks import check_finite, real_tensor
-from engine.selectors.layer_ranks import percentile_ranks
+from engine.selectors.passes import check_finite, real_tensor
 
 BatchSums = Callable[[EncodedPrompts], Tensor]
 Means = dict[tuple[str, tuple[str, ...]], Tensor]  # (stage, prompts) -> means over the prompts, float64
@@ -117,3 +118,26 @@ def _side(means: Tensor) -> Side:
     """means [2, N]: of the number and of its square. The variance is divided by the number of prompts."""
     mean, square = means
     return Side(mean, (square - mean.square()).clamp(min=0))
+
+
+def percentile_ranks(values: npt.ArrayLike, rows: RowIndex) -> npt.NDArray[np.float64]:
+    """r(v): rank within the row's layer (Linear), divided by its rows - 1: 0 lowest, 1 highest. [N] -> [N].
+
+    Equal values share the mean of their ranks (**choice**): rows that never promote complying are many and exactly 0,
+    and ranked by row id they would seem to differ. A layer of one row has rank 1/2, as has any layer of equal values.
+    """
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.shape != (rows.n_rows,):
+        raise InputError(f"scores have shape {list(scores.shape)}, the model has {rows.n_rows} rows")
+    if not np.isfinite(scores).all():
+        layer = rows.layers[int(rows.layer_of(int(np.argmin(np.isfinite(scores)))))]
+        raise InputError(
+            f"non-finite scores in block {layer.block} {layer.projection}; run again with --dtype bfloat16 or float32"
+        )
+    ranks = np.empty(rows.n_rows)
+    for layer in rows.layers:
+        part = slice(layer.start, layer.start + layer.rows)
+        _, group, counts = np.unique(scores[part], return_inverse=True, return_counts=True)
+        mean_rank = np.cumsum(counts) - (counts + 1) / 2  # of each group of equal values, from 0
+        ranks[part] = mean_rank[group] / (layer.rows - 1) if layer.rows > 1 else 0.5
+    return ranks

@@ -1,24 +1,20 @@
 """Sums over the predicted tokens of a batch, for all selectors that one pass can serve."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from engine.models.experts import routed
+from engine.models.loading import LoadedModel
 from engine.records.errors import unknown
 from engine.selectors.activations import WindowSums
 from engine.selectors.attribution import Method, relevances
 from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS
 from engine.selectors.passes import Seen, objective_gradient
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
 
 Statistic = Literal["abs", "signed", "square"]
 Asked = tuple[Method, Statistic]  # a method and what is summed of its relevance

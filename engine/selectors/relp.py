@@ -1,26 +1,18 @@
 """RelP: rows matter whose way from their mean output carries relevance."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from engine.models.attnlrp import check_rules
+from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
 
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
-
 
 @register_selector(
-    "relp",
-    title="RelP",
-    family="attribution",
+    "relp", title="RelP", family="attribution",
     cost="1 forward pass, shared with wanda, then 1 forward and backward pass, shared with lrp",
     asks=(("relp", "abs"),),
-)
+)  # fmt: skip
 class RelevancePatching:
     """s_i = E |(h_i - E h_i) * dF/dh_i|, dF/dh under AttnLRP's rules at the Linear's output h.
 

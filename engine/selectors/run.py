@@ -1,13 +1,13 @@
 """Scores for a model: one scoring run, in which selectors share the passes they need."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from engine.data.corpora import Windows
+from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
@@ -25,14 +25,9 @@ from engine.selectors.base import (
     get_selector,
     new_scorer,
 )
-from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.kept_sums import KeptSums
-from engine.selectors.passes import BatchSize, counted, in_batches, windows_per_pass
+from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
-
-if TYPE_CHECKING:
-    from engine.data.corpora import Windows
-    from engine.models.loading import LoadedModel
 
 Finished = Callable[[str, Tensor], None]  # selector, its scores
 # Windows of a batch [B, T], ascending numbers of them up to B -> sums over the first so many of the batch [numbers, n].

@@ -7,12 +7,9 @@ from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "taylor",
-    title="Taylor",
-    family="attribution",
-    cost="1 forward and backward pass, shared with grad_x_input",
+    "taylor", title="Taylor", family="attribution", cost="1 forward and backward pass, shared with grad_x_input",
     asks=(("grad_x_input", "signed"),),
-)
+)  # fmt: skip
 class Taylor:
     """s_i = |E h_i * dF/dh_i|, the sum over all tokens first, then the absolute value.
 

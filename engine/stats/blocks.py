@@ -5,8 +5,6 @@ that takes windows as independent is too small: on simulated windows that correl
 .75. Where the text's documents are known, blocks begin where documents do (`document_blocks`). Every analysis of
 windows takes its errors from here."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Does an order of selectors found on one model come again on others? From one number per selector and model."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Which of two scores follows measured effects more closely: both correlations and their difference. No torch."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 from typing import NamedTuple

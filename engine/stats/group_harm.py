@@ -1,7 +1,5 @@
 """Is the harm of a group of rows more than that of random groups of its size? No torch."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

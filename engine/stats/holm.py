@@ -1,7 +1,5 @@
 """Holm's correction of p values of several tests."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Rates of successes with their uncertainty."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """What a judge's measured errors make of a rate of refusals: Rogan and Gladen, with the errors' own uncertainty."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import NormalDist

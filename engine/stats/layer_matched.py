@@ -1,7 +1,5 @@
 """A selector beside its own layer-matched controls and beside random masks, from losses per window."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence
@@ -131,13 +129,10 @@ def against_controls(
         interval = fieller(r_mean - c_mean, r_mean - l_mean, joint)
     return Against(
         difference=estimate(l_mean - c_mean, [of_difference, *further, *ranking], looks=looks),
-        stderr_blocks=None if of_difference is None else math.sqrt(of_difference.variance),
-        blocks=blocks,
-        advantage=advantage,
-        control_advantage=sign * (r_mean - c_mean),
-        depth_share=None if interval is None else (r_mean - c_mean) / (r_mean - l_mean),
-        share_interval=interval,
-    )
+        stderr_blocks=None if of_difference is None else math.sqrt(of_difference.variance), blocks=blocks,
+        advantage=advantage, control_advantage=sign * (r_mean - c_mean),
+        depth_share=None if interval is None else (r_mean - c_mean) / (r_mean - l_mean), share_interval=interval,
+    )  # fmt: skip
 
 
 def _nats(results: Sequence[Windowed]) -> Numbers:

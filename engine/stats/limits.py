@@ -1,7 +1,5 @@
 """What verdicts rest on: the limits, and how a question is answered for several selectors at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """One result among random draws that were treated alike: its rank, its p, what a further draw would give; and whether
 two texts can be told apart by draws of both."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A measured number beside a printed one: how far apart they are once rounding and sampling noise are taken off."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

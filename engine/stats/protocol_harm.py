@@ -37,7 +37,6 @@ class Harm:
 
     @property
     def per_token(self) -> float:
-        """Mean over seeds."""
         return float(self.sums.sum() / (len(self.sums) * sum(self.tokens)))
 
     def __sub__(self, other: Harm) -> Harm:

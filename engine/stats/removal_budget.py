@@ -1,7 +1,5 @@
 """How many rows can go before a loss exceeds a limit: where a growing edit is measured next, and what was bracketed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

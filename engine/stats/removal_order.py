@@ -1,7 +1,5 @@
 """Scores to a removal order: which row goes first, which last, with ties settled."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import numpy as np

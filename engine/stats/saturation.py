@@ -1,7 +1,5 @@
 """Saturated: a model that predicts little better than chance. Differences between such models mean nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Protocol
 

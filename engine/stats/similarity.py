@@ -1,7 +1,5 @@
 """How alike two rankings or two masks are: Spearman, Jaccard, the Jaccard that chance alone gives, means over draws."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Estimates from lines of stored tables: which parts of an error they hold, old tables and new ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

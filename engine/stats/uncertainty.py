@@ -10,8 +10,6 @@ The parts of a loss measured under an edit:
 `estimate` adds the variances; its degrees of freedom are Satterthwaite's (1946), so that few seeds or few draws widen
 the interval as Student's t does for a single part."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence

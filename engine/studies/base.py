@@ -176,7 +176,6 @@ class StudyInfo:
         return frozenset(one.name for part in (self.plan, *self.reads) if part is not None for one in fields(part))
 
     def make(self, inputs: Any) -> Study[Any]:
-        """The study of these inputs."""
         return self.study()(inputs)
 
 
@@ -190,42 +189,18 @@ class Later(NamedTuple):
         return getattr(import_module(self.module), self.name)
 
 
-_AUDIT = "engine.studies.audit"
 # In the order in which they run: what is cheap or what others reuse comes first.
-BUILT_IN = {
-    "agreement": f"{_AUDIT}.agreement",
-    "depth": f"{_AUDIT}.depth",
-    "sweep": f"{_AUDIT}.sweep",
-    "replies": f"{_AUDIT}.replies",
-    "budget": f"{_AUDIT}.budget",
-    "gap": f"{_AUDIT}.gap",
-    "seeds": f"{_AUDIT}.gap",
-    "differences": f"{_AUDIT}.gap",
-    "rank-distribution": f"{_AUDIT}.groups",
-    "controls": f"{_AUDIT}.controls",
-    "specific": f"{_AUDIT}.specific",
-    "dangerous": f"{_AUDIT}.groups",
-    "stability": f"{_AUDIT}.stability",
-    "draws": f"{_AUDIT}.draws",
-    "invariance": f"{_AUDIT}.invariance",
-    "verdict": f"{_AUDIT}.verdicts",
-    "parts": f"{_AUDIT}.parts",
-    "singles": f"{_AUDIT}.singles",
-    "joint": f"{_AUDIT}.parts",
-    "claims-of": f"{_AUDIT}.claims_of",
-    "protocols": f"{_AUDIT}.protocols",
-    "domain": f"{_AUDIT}.domain",
-    "downstream": f"{_AUDIT}.downstream",
-}
+_ANALYSES = """agreement depth sweep replies budget gap seeds differences rank-distribution controls specific dangerous
+ stability draws invariance verdict parts singles joint claims-of protocols domain downstream"""
+_FILES = {  # where a file's name is another
+    "seeds": "gap", "differences": "gap", "rank-distribution": "groups", "dangerous": "groups", "verdict": "verdicts",
+    "joint": "parts", "claims-of": "claims_of",
+}  # fmt: skip
+BUILT_IN = {name: f"engine.studies.audit.{_FILES.get(name, name)}" for name in _ANALYSES.split()}
 _BY_NAME = ("claims-of",)  # what `all` leaves out: it brings selectors of its own
-_STAGES = "engine.studies.refusal.stages"  # all of them, without their torch
-BUILT_IN_STAGES = dict.fromkeys(
-    (
-        "calibrate", "sweep", "select", "structure", "control", "evaluate", "compose", "stability", "parts",
-        "baselines", "draws",
-    ),
-    _STAGES,
-)  # fmt: skip
+_STAGES = "calibrate sweep select structure control evaluate compose stability parts baselines draws"
+# One module has all of them, without their torch.
+BUILT_IN_STAGES = dict.fromkeys(_STAGES.split(), "engine.studies.refusal.stages")
 ANALYSES: Registry[StudyInfo] = Registry("analysis", BUILT_IN, group="analyses")
 STAGES: Registry[StudyInfo] = Registry("stage", BUILT_IN_STAGES)
 GROUPS = {AUDIT: ANALYSES, REFUSAL: STAGES}

@@ -20,7 +20,7 @@ from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.studies.base import conduct
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.kept_points import POINTS
+from engine.studies.refusal.operating_point import POINTS
 from engine.studies.refusal.points import Controlled
 from precomputed.recipe import measure, results
 from precomputed.recipe.check import checked

@@ -22,7 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import contrast_selectors
-from engine.selectors.layer_ranks import percentile_ranks
+from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import contrasts
 
 IG_STEPS = 16

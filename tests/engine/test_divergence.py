@@ -21,7 +21,7 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner
-from engine.stats.threshold import Threshold, best_threshold
+from engine.studies.refusal.vectors import Threshold, best_threshold
 
 PROMPTS = ("Sure, here it is.", "No way.", "The cat sat on the mat, then it ran.")
 REPLIES = ("Here you are.", "", "It sat on a mat and ran.")

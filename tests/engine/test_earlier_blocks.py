@@ -20,7 +20,7 @@ from engine.models.units import column_index
 from engine.results.store import Store
 from engine.run import edited_passes
 from engine.run.cell import Cell
-from engine.run.ray_worker import Worker, source_of
+from engine.run.ray_runner import Worker, source_of
 from engine.run.runner import LocalRunner
 
 BLOCKS = 4

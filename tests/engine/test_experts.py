@@ -1,6 +1,6 @@
 """Routed experts: the model says the same, and a row of an expert is a row like any other.
 
-What is expected comes from transformers' own state dict, edited by hand: `stored_rows` knows the layouts by heart.
+What is expected comes from transformers' own state dict, edited by hand: `export` knows the layouts by heart.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ from engine.edits.card import WARNING, model_card, read_record
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
 from engine.edits.edit import Edit, edit_of, mask_hash
 from engine.edits.effect import Effect
-from engine.edits.export import export_masked
+from engine.edits.export import export_masked, read_header
 from engine.edits.mask_files import write_mask
-from engine.edits.stored_rows import read_header
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.loading import LoadedModel, load_model

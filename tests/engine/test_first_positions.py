@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from engine.models.loading import LoadedModel
-from engine.run.first_positions import first_position_shares
 from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
+from engine.run.scoring import first_position_shares
 
 
 def plan(text: Path, **more: object) -> ScorePlan:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.data.label_words import is_harmful, truth
 from engine.data.prompt_sets import read_prompt_sets
+from engine.data.tables_of_text import is_harmful, truth
 from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
 

@@ -26,7 +26,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
-from engine.run.ray_worker import Worker, packed, source_of
+from engine.run.ray_runner import Worker, packed, source_of
 from engine.run.runner import LocalRunner
 
 HAS_RAY = importlib.util.find_spec("ray") is not None

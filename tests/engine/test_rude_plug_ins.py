@@ -15,8 +15,7 @@ import torch
 from engine.cli import main
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.kinds import INTERVENTIONS, Intervention, register_intervention
-from engine.judges.base import Exchange, Verdict
-from engine.judges.heard import verdicts_on
+from engine.judges.base import Exchange, Verdict, verdicts_on
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors import available_selectors, base, register_selector

@@ -12,9 +12,16 @@ import scipy.stats
 from engine.records.errors import InputError
 from engine.stats.blocks import block_stderr
 from engine.stats.intervals import clopper_pearson
-from engine.stats.rank_interval import spearman_interval
-from engine.stats.single_units import Recall, clearly_helping, helping, larger_high, recall_of_top, sign_agreement
-from engine.stats.stratified import stratified_sample
+from engine.stats.single_units import (
+    Recall,
+    clearly_helping,
+    helping,
+    larger_high,
+    recall_of_top,
+    sign_agreement,
+    spearman_interval,
+    stratified_sample,
+)
 
 Numbers = npt.NDArray[np.float64]
 

@@ -12,9 +12,8 @@ from tokenizers import AddedToken
 
 from engine.data.thinking import after_thinking, kept_marks
 from engine.edits.edit import UNEDITED
-from engine.judges.base import Exchange
+from engine.judges.base import Exchange, heard, verdicts_on
 from engine.judges.embedded import EmbeddedJudge
-from engine.judges.heard import heard, verdicts_on
 from engine.judges.refusals import Refusals
 from engine.measures.generation import Reply, generate_batch, stream_replies
 from engine.measures.replies import Replies, Written

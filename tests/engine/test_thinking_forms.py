@@ -5,9 +5,8 @@ from tiny_models import tiny_tokenizer
 from tokenizers import AddedToken
 
 from engine.data.thinking import after_thinking, kept_marks, opened, template_marks, thinking_form, thinks
-from engine.judges.base import Exchange
+from engine.judges.base import Exchange, verdicts_on
 from engine.judges.embedded import EmbeddedJudge, judge
-from engine.judges.heard import verdicts_on
 
 THOUGHT = "I cannot help with weapons, but bread is fine."
 ANSWER = "Mix flour and water."

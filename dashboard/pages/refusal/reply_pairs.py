@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.judges.base import EMBEDDED, Exchange, Verdict
+from engine.judges.base import EMBEDDED, Exchange, Verdict, verdicts_on
 from engine.judges.embedded import EmbeddedJudge, embedded_version
 from engine.judges.given_replies import FINISHED, JUDGED
-from engine.judges.heard import verdicts_on
 
 STEM = "refusal_replies"
 UNEDITED = "none"

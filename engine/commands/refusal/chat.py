@@ -1,4 +1,8 @@
-"""`refusal chat`: what the model replies before and after an edit, in the terminal."""
+"""`refusal chat`: what the model replies before and after an edit, in the terminal.
+
+Every line is a prompt of its own (there is no memory of earlier ones). The model answers as it is and with the rows
+removed; both answers with the refusal margin and the judge's verdict. Reads standard input, so that a file of prompts
+can be piped in; --json prints one object per prompt, on a line of its own. Ctrl-C stops a reply, Ctrl-D ends."""
 
 from __future__ import annotations
 
@@ -23,32 +27,21 @@ if TYPE_CHECKING:
     Event = Piece[str] | Outcome[str]
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "chat",
-        help="talk to the model before and after an edit",
-        description="Every line is a prompt of its own (there is no memory of earlier ones). The model answers as it "
-        "is and with the rows removed; both answers with the refusal margin and the judge's verdict. Reads standard "
-        "input, so that a file of prompts can be piped in; --json prints one object per prompt, on a line of its own. "
-        "Ctrl-C stops a reply, Ctrl-D ends. "
-        f"{edit_options.GATE} An edit that breaks the model is shown without, called BROKEN.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     edit_options.add_edit(parser)
-    edit_options.add_effect(parser)
+    edit_options.add_effect(parser, "An edit that breaks the model is shown without, called BROKEN.")
     parser.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=RefusalPlan.reply_tokens,
+        "--max-new-tokens", type=int, default=RefusalPlan.reply_tokens,
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--thinking",
         action="store_true",
         help="leave the chat template's thinking mode on; what is judged is what comes after the thinking (default: "
         "off)",
     )
-    common.add_run(parser, run, folder=False)
+    common.add_run(parser, folder=False)
 
 
 def run(args: argparse.Namespace) -> None:

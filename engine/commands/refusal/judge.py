@@ -1,4 +1,11 @@
-"""`refusal judge`: verdicts for replies that were written elsewhere."""
+"""`refusal judge`: verdicts for replies that were written elsewhere.
+
+Judges replies that were kept: nothing is generated. Where people labelled the replies (a partial refusal counts as a
+refusal), precision, recall and F1 per source with Wilson's intervals. With two judges, their agreement and every reply
+on which they differ. `refusal evaluate --judge-quality` takes the table judge_quality and corrects its rates by it. A
+column `finished` (true or false) says which replies were cut off at the limit of tokens. The embedded judge reads
+English only: a reply that is clearly in another language is marked as not judged, counts as not refused, and is counted
+beside the rates. Lines without a reply are in no rate and are counted apart."""
 
 from __future__ import annotations
 
@@ -18,18 +25,7 @@ SHOWN_DISAGREEMENTS = 20
 SHOWN_CHARACTERS = 160
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "judge",
-        help="does each reply of a CSV, JSONL or parquet file refuse?",
-        description="Judges replies that were kept: nothing is generated. Where people labelled the replies (a partial "
-        "refusal counts as a refusal), precision, recall and F1 per source with Wilson's intervals. With two judges, "
-        "their agreement and every reply on which they differ. `refusal evaluate --judge-quality` takes the table "
-        "judge_quality and corrects its rates by it. A column `finished` (true or false) says which replies "
-        "were cut off at the limit of tokens. The embedded judge reads English only: a reply that is clearly in "
-        "another language is marked as not judged, counts as not refused, and is counted beside the rates. Lines "
-        "without a reply are in no rate and are counted apart.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="CSV, JSONL or parquet, one reply per line")
     parser.add_argument(
         "--judge", default=RefusalPlan.judge, help=f"{judge_choices()}; two, separated by a comma, are compared"
@@ -53,13 +49,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="folder for verdicts.parquet, judge_quality.parquet, judge_agreement.parquet, disagreements.parquet",
     )
     common.add_json(parser)
-    parser.set_defaults(run=run, writes=outputs.judged)
+    parser.set_defaults(writes=outputs.judged)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.judges.base import open_judges
+    from engine.judges.base import open_judges, verdicts_on
     from engine.judges.given_replies import joined, read_replies, verdict_table
-    from engine.judges.heard import verdicts_on
     from engine.judges.quality import agreement_table, disagreements, quality_table
 
     replies = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from engine.commands import common, edit_options, options, runners
 from engine.records.errors import InputError
-from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan, default_plan, demo_plan
 from engine.run.score_plan import SHIPPED
@@ -26,14 +25,13 @@ if TYPE_CHECKING:
 
 def add_options(
     parser: argparse.ArgumentParser,
-    run: Callable[[argparse.Namespace], None],
     reads: Collection[str] = (),
     *,
     domains: tuple[str, ...] | None = None,
     measures: bool = True,
     more: Collection[str] = (),
 ) -> None:
-    """The options of these fields of the plan, () for all, and what the command does. domains: their default.
+    """The options of these fields of the plan, () for all. domains: their default.
     measures: False for a stage without edits to measure. more: groups that only `--help-all` tells of."""
     common.add_model(parser)
     whole = plan_type(REFUSAL)
@@ -45,7 +43,7 @@ def add_options(
         runners.add_runner(parser)
     else:
         parser.set_defaults(shard=None, runner=runners.LOCAL, workers=None)
-    common.add_run(parser, run)
+    common.add_run(parser)
 
 
 @contextmanager
@@ -65,9 +63,7 @@ def experiment(
     common.say_left_out(fit.left_out)
     judge = judge or common.one_judge(plan.judge, args.device)
     with Store(args.store) as store:
-        folder = common.output_folder(args, store)
-        loaded = common.load(args)
-        check_folder(folder, loaded.fingerprint)
+        folder, loaded = common.folder_and_model(args, store)
         with runners.cell_runner(args, store, loaded, quiet=quiet) as (runner, progress):
             yield RefusalInputs(loaded, plan, store, judge, progress, runner.shared), folder, runner
         say_unjudged(runner.results)

@@ -1,4 +1,8 @@
-"""`refusal run`: all stages of a refusal experiment, one after the other."""
+"""`refusal run`: all stages of a refusal experiment, one after the other.
+
+From pairs of prompts to measured masks. Writes what the single stages write, each table as soon as it is there, and
+says beforehand how many cells are known and how long the rest takes, at the pace of the unedited model's own replies.
+Every cell is kept: the same command goes on where it was stopped, and ends with the same tables."""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
-from engine.commands.refusal import evaluate, options
+from engine.commands.refusal import options, stage
 from engine.records.errors import unknown
 from engine.run.field_types import words
 from engine.run.refusal_plan import DRAWS, SPLITS, STEERING
@@ -21,17 +25,9 @@ if TYPE_CHECKING:
 STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of every experiment, in their order
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="all stages by one command: calibrate, sweep, select, structure, control, evaluate; resumes",
-        description="From pairs of prompts to measured masks. Writes what the single stages write, each table as soon "
-        "as it is there, and says beforehand how many cells are known and how long the rest takes, at the pace of the "
-        "unedited model's own replies. Every cell is kept: the same command goes on where it was stopped, and ends "
-        "with the same tables.",
-    )
-    options.add_options(parser, run, more=(DRAWS, SPLITS, STEERING))
-    evaluate.add_sets(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_options(parser, more=(DRAWS, SPLITS, STEERING))
+    stage.add_sets(parser)
     parser.add_argument(
         "--compose", metavar="DOMAIN,…", help="also one mask for these domains together, as `refusal compose` makes it"
     )
@@ -51,8 +47,8 @@ def run(args: argparse.Namespace) -> None:
     from engine.results.folders import read_table
     from engine.studies.conduct import run_studies
     from engine.studies.refusal.composed import check_domains
-    from engine.studies.refusal.kept_points import POINTS
     from engine.studies.refusal.mask_outputs import kept_masks
+    from engine.studies.refusal.operating_point import POINTS
     from engine.studies.refusal.points import Chosen
     from engine.studies.refusal.transfer import Evaluated
 
@@ -61,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     for name in also:
         if name not in _beyond():
             raise unknown("stage", name, _beyond())
-    sets, tasks = evaluate.sets_and_tasks(args)
+    sets, tasks = stage.sets_and_tasks(args)
     makers = {"sweep": Chosen, "evaluate": lambda run: Evaluated(run, sets, tasks)}  # the sweep with its points
     with options.experiment(args, STAGES_OF_RUN, quiet=True) as (refusal, folder, runner):
 

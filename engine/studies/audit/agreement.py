@@ -1,9 +1,8 @@
 """Do two selectors take the same rows? Jaccard of LeRF masks per sublayer, Spearman over all rows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,6 @@ from engine.edits.masks import removed_count
 from engine.edits.ranked_edits import Ranking
 from engine.results.tables import frame
 from engine.run.audit_plan import AgreementPlan
-from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.similarity import average_ranks, expected_random_jaccard, jaccards, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
@@ -22,22 +20,15 @@ Matrix = npt.NDArray[np.float64]
 
 
 @register_study(
-    "agreement",
-    of=AUDIT,
-    plan=AgreementPlan,
-    tables=("jaccard", "spearman"),
-    reads_text=False,
+    "agreement", of=AUDIT, plan=AgreementPlan, tables=("jaccard", "spearman"), reads_text=False,
     title="Do two selectors take the same rows?",
-)
+)  # fmt: skip
 class Agreement(Study[AuditInputs]):
     """`jaccard` and `spearman`: every pair of selectors once, in the plan's order. The paper, section 4.4.
 
     A mask is the selector's global LeRF mask at a rate; per sublayer its rows there are compared. Beside
     each Jaccard stands its mean for random masks that take as many rows there. A seeded selector counts by
     the mean over its seeds. Null: no row of the sublayer is in either mask, or a score is constant."""
-
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        return ()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         layers = audit.loaded.rows.layers

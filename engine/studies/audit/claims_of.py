@@ -1,9 +1,7 @@
 """Published claims about scores, checked on the model at hand: does one selector do better than another here too?"""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,13 +45,9 @@ _INSIDE = {"layer_matched": "inside every Linear", "random": "over the model"}
 
 
 @register_study(
-    "claims-of",
-    of=AUDIT,
-    plan=ClaimsPlan,
-    reads=(SinglesPlan, RandomMasksPlan),
-    tables=("published_claims",),
+    "claims-of", of=AUDIT, plan=ClaimsPlan, reads=(SinglesPlan, RandomMasksPlan), tables=("published_claims",),
     title="Do published claims about scores hold for this model?",
-)
+)  # fmt: skip
 class ClaimsOf(Study[AuditInputs]):
     """`published_claims`, one line per claim of the plan (`engine.run.claims_plan`); beyond the paper.
 
@@ -132,22 +126,13 @@ def _claims(audit: AuditInputs) -> list[PublishedClaim]:
     return [claim_of(entry) for entry in audit.plan.published_claims]
 
 
-def _once(audit: AuditInputs, name: str, make: Callable[[], Any]) -> Any:
-    key = (f"claims-of {name}", audit.plan)
-    if key not in audit.made:
-        audit.made[key] = make()
-    return audit.made[key]
-
-
 def _units(audit: AuditInputs, kind: str) -> Units:
-    units: Units = _once(audit, kind, lambda: UNITS[kind](audit.loaded))
-    return units
+    return audit.once(f"claims-of {kind}", lambda: UNITS[kind](audit.loaded))
 
 
 def _left_out(audit: AuditInputs) -> LeftOut:
     names = selectors_of(audit.plan.published_claims)
-    reasons: LeftOut = _once(audit, "left out", lambda: impossible(audit.loaded, names))
-    return reasons
+    return audit.once("claims-of left out", lambda: impossible(audit.loaded, names))
 
 
 def _why_not(audit: AuditInputs, claim: PublishedClaim) -> str:
@@ -168,7 +153,7 @@ def _scores(audit: AuditInputs, claim: PublishedClaim, units: Units) -> list[npt
         scored = audit.score(audit.loaded, replace(audit.plan.scoring, selectors=tuple(names)))
         return {name: values.numpy() for name, values in scored.scores.items()}
 
-    of_rows = _once(audit, "scores", make)
+    of_rows = audit.once("claims-of scores", make)
     return [units.scores(of_rows[name]) for name in (claim.score, claim.than)]
 
 
@@ -218,7 +203,7 @@ def _masks(
         return [ranked(None, a), ranked(None, b), *control]
 
     for rate in claim.rates:
-        rankings = _once(audit, f"rankings of {claim.title}", make)
+        rankings = audit.once(f"claims-of rankings of {claim.title}", make)
         a, b, *controls = (audit.nll(ranking.edit(claim.order, rate)) for ranking in rankings)
         yield rate, (a, b), controls
 

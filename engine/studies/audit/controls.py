@@ -1,7 +1,5 @@
 """Consensus controls: is it the agreement of LRP and IG that makes consensus2, and does any control beat it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -25,8 +23,6 @@ from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
 class Measured(NamedTuple):
-    """A control's mask, measured."""
-
     control: str
     order: str
     rate: float
@@ -37,12 +33,9 @@ class Measured(NamedTuple):
 
 
 @register_study(
-    "controls",
-    of=AUDIT,
-    plan=RandomMasksPlan,
-    tables=("controls", "control_differences"),
+    "controls", of=AUDIT, plan=RandomMasksPlan, tables=("controls", "control_differences"),
     title="What else could explain Consensus-2's result?",
-)
+)  # fmt: skip
 class Controls(Study[AuditInputs]):
     """`controls`, one line per mask, and `control_differences`, every control against consensus2.
 

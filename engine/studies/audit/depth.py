@@ -1,7 +1,7 @@
 """Where in the model a selector sees importance, and where its masks take their rows from."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,6 @@ from engine.edits.masks import removed_count
 from engine.edits.ranked_edits import Ranking
 from engine.models.row_index import Layer, RowIndex
 from engine.results.tables import frame
-from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.removal_order import removal_order
 from engine.studies.audit.inputs import AuditInputs
@@ -35,9 +34,6 @@ class Depth(Study[AuditInputs]):
     relative_score = mean score / the largest mean of the same level and selector (the paper's profile is
     that of the blocks), null where that is not positive.
     `mask_depth` is per projection; removed is a mean over seeds for a seeded selector, as are its scores."""
-
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        return ()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         by_selector: dict[str, list[Ranking]] = {}

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
 from engine.edits.edit import UNEDITED
@@ -43,12 +42,9 @@ Line = tuple[object, ...]
 
 
 @register_study(
-    "domain",
-    of=AUDIT,
-    plan=DomainPlan,
-    tables=("domain", "domain_evaluation", "domain_draws"),
+    "domain", of=AUDIT, plan=DomainPlan, tables=("domain", "domain_evaluation", "domain_draws"),
     title="Does other calibration text remove other rows, and more than another draw of the same text?",
-)
+)  # fmt: skip
 class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 
@@ -107,9 +103,11 @@ class Domain(Study[AuditInputs]):
                 numbers = (rho, overlap, *nlls, *errors, *wider, min(counts), not min(nlls) <= limit)
                 table.append((audit.loaded.id, selector, *names, rate, *numbers))
         evaluated = frame("domain_evaluation", evaluations, optional=(*COLUMNS, "documents"))
+        if evaluated["documents"].is_null().all():  # no text's errors are over documents
+            evaluated = evaluated.drop("documents")
         return {
             "domain": with_documents(frame("domain", table, optional=_ERRORS), audit.evaluation.blocks),
-            "domain_evaluation": _without_nulls(evaluated),
+            "domain_evaluation": evaluated,
             "domain_draws": frame("domain_draws", self._draws(audit)),
         }
 
@@ -118,11 +116,6 @@ class Domain(Study[AuditInputs]):
         if selectors:
             names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
             yield from draw_lines(audit, selectors, names)
-
-
-def _without_nulls(table: pl.DataFrame) -> pl.DataFrame:
-    """Without the column `documents` where no text's errors are over documents."""
-    return table if table["documents"].is_not_null().any() else table.drop("documents")
 
 
 def _check_two_texts(audit: AuditInputs) -> None:

@@ -1,7 +1,5 @@
 """How much of what the model can do is left under each edit: accuracy on downstream tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
@@ -15,7 +13,7 @@ from engine.run.audit_plan import DownstreamPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import LEVEL, adjusted
-from engine.stats.paired_rates import paired_rates
+from engine.stats.paired import paired_rates
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -23,13 +21,9 @@ ALL = "all"  # the items of all tasks together
 
 
 @register_study(
-    "downstream",
-    of=AUDIT,
-    plan=DownstreamPlan,
-    tables=("downstream", "downstream_tasks", "downstream_pairs"),
-    reads_text=False,
-    title="What can the model still do?",
-)
+    "downstream", of=AUDIT, plan=DownstreamPlan, tables=("downstream", "downstream_tasks", "downstream_pairs"),
+    reads_text=False, title="What can the model still do?",
+)  # fmt: skip
 class Downstream(Study[AuditInputs]):
     """Zero-shot accuracy of every task under the LeRF edit of every selector and rate. The paper, section 3.4.
 
@@ -43,13 +37,13 @@ class Downstream(Study[AuditInputs]):
         check_tasks(audit.plan.downstream_tasks)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        for _, _, _, cell in self._points(audit):
+        for _, _, _, cell in _points(audit):
             yield cell
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         lines = []
         right: dict[tuple[float, str], dict[Ranking, list[bool]]] = {}
-        for ranking, rate, task, cell in self._points(audit):
+        for ranking, rate, task, cell in _points(audit):
             found = results[cell]
             if rate and set(found.values) <= {0.0, 1.0}:
                 for name in (task.name, ALL):
@@ -57,7 +51,7 @@ class Downstream(Study[AuditInputs]):
             place = (audit.loaded.id, ranking.selector, ranking.seed, "lerf", rate, cell.edit.size)
             lines.append((*place, task.name, task.items, found.mean, found.stderr, task.chance))
         asked = []
-        for task, measure in self._tasks(audit):
+        for task, measure in _tasks(audit):
             about = (task.source, task.version, ACCURACY, task.items, task.requests_hash, task.chance)
             longest = (*measure.harness.longest(task.task), measure.batch_size)
             asked.append((audit.loaded.id, task.name, *about, *longest, installed_version("lm_eval")))
@@ -65,25 +59,24 @@ class Downstream(Study[AuditInputs]):
         pairs = [(audit.loaded.id, *where, *line) for where, answers in right.items() for line in _pairs(answers)]
         return tables | ({"downstream_pairs": frame("downstream_pairs", pairs)} if pairs else {})
 
-    def __init__(self, audit: AuditInputs | None = None) -> None:
-        self._made: list[tuple[DownstreamTask, TaskScores]] = []
 
-    def _tasks(self, audit: AuditInputs) -> list[tuple[DownstreamTask, TaskScores]]:
-        if not self._made:
-            tasks = downstream_tasks(audit.plan.downstream_tasks, audit.plan.downstream_items)
-            harness = Harness(audit.loaded)
-            for task in tasks:
-                longest, _ = harness.longest(task.task)
-                size = audit.plan.scoring.batch_size or harness.batch_size(longest)
-                self._made.append((task, TaskScores(harness, task.task, size)))
-        return self._made
+def _tasks(audit: AuditInputs) -> list[tuple[DownstreamTask, TaskScores]]:
+    def make() -> list[tuple[DownstreamTask, TaskScores]]:
+        tasks, harness = (
+            downstream_tasks(audit.plan.downstream_tasks, audit.plan.downstream_items),
+            Harness(audit.loaded),
+        )
+        sizes = (audit.plan.scoring.batch_size or harness.batch_size(harness.longest(one.task)[0]) for one in tasks)
+        return [(one, TaskScores(harness, one.task, size)) for one, size in zip(tasks, sizes, strict=True)]
 
-    def _points(self, audit: AuditInputs) -> Iterator[tuple[Ranking, float, DownstreamTask, Cell[Any]]]:
-        tasks = self._tasks(audit)
-        for ranking in audit.rankings:
-            for rate in sorted(audit.plan.downstream_rates):
-                for task, measure in tasks:
-                    yield ranking, rate, task, Cell(audit.loaded, ranking.edit("lerf", rate), measure)
+    return audit.once("downstream", make)
+
+
+def _points(audit: AuditInputs) -> Iterator[tuple[Ranking, float, DownstreamTask, Cell[Any]]]:
+    for ranking in audit.rankings:
+        for rate in sorted(audit.plan.downstream_rates):
+            for task, measure in _tasks(audit):
+                yield ranking, rate, task, Cell(audit.loaded, ranking.edit("lerf", rate), measure)
 
 
 def _pairs(answers: dict[Ranking, list[bool]]) -> Iterator[tuple[object, ...]]:

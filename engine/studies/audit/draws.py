@@ -1,7 +1,5 @@
 """Would other calibration text of the same kind have given the same selector? Disjoint draws of the whole text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,12 +38,9 @@ class _Made(NamedTuple):
 
 
 @register_study(
-    "draws",
-    of=AUDIT,
-    plan=CalibrationDrawsPlan,
-    tables=("draws", "draw_sweep"),
+    "draws", of=AUDIT, plan=CalibrationDrawsPlan, tables=("draws", "draw_sweep"),
     title="Would other calibration text give the same selector?",
-)
+)  # fmt: skip
 class DisjointDraws(Study[AuditInputs]):
     """`draws`, how alike rankings and masks from disjoint calibration sets are, and `draw_sweep`, what these masks do.
 
@@ -147,21 +142,26 @@ def _each(audit: AuditInputs) -> Iterator[tuple[str, int, list[Ranking]]]:
 
 def _made(audit: AuditInputs) -> _Made:
     """Draws and rankings, scored once per audit and kept in the store."""
-    key = ("draws", audit.plan)
-    if key not in audit.made:
-        selectors = tuple(name for name in audit.plan.scoring.selectors if not get_selector(name).data_free)
-        in_files = {name: [_ranked(audit, name, one) for one in found] for name, found in _in_files(audit).items()}
-        made = _Made(in_files, None, "")
-        try:
-            if selectors:
-                drawn, rankings_of = _scored(audit, selectors)
-                made = _Made(rankings_of | in_files, drawn, "")
-        except TooFewDraws as error:
-            if not in_files:
-                raise
-            made = made._replace(why_not=str(error))
-        audit.made[key] = made
-    return audit.made[key]
+    return audit.once("draws", lambda: _make(audit))
+
+
+def _make(audit: AuditInputs) -> _Made:
+    selectors = tuple(name for name in audit.plan.scoring.selectors if not get_selector(name).data_free)
+    in_files = {name: [_ranked(audit, name, one) for one in found] for name, found in _in_files(audit).items()}
+    if not selectors:
+        return _Made(in_files, None, "")
+    try:
+        drawn = _drawn(audit)
+    except TooFewDraws as error:
+        if not in_files:
+            raise
+        return _Made(in_files, None, str(error))
+    found: dict[str, list[list[Ranking]]] = {name: [] for name in selectors}
+    for text in drawn.sets:
+        scores = audit.score_text(selectors, text)
+        for name in selectors:
+            found[name].append(_ranked(audit, name, scores[name].numpy()))
+    return _Made(found | in_files, drawn, "")
 
 
 def _in_files(audit: AuditInputs) -> dict[str, list[Scores]]:
@@ -189,13 +189,3 @@ def _drawn(audit: AuditInputs) -> Drawn:
         draws=plan.calibration_draws, size=max(plan.stability_sizes), least=min(plan.stability_sizes),
         length=scoring.length, seed=plan.draws_seed, without=evaluated, window_start=scoring.window_start,
     )  # fmt: skip
-
-
-def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> tuple[Drawn, dict[str, list[list[Ranking]]]]:
-    drawn = _drawn(audit)
-    found: dict[str, list[list[Ranking]]] = {name: [] for name in selectors}
-    for text in drawn.sets:
-        scores = audit.score_text(selectors, text)
-        for name in selectors:
-            found[name].append(_ranked(audit, name, scores[name].numpy()))
-    return drawn, found

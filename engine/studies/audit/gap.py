@@ -1,7 +1,5 @@
 """The validity gap: how much more it costs to remove what a selector calls important. And the spread over seeds."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations

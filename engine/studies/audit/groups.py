@@ -26,13 +26,9 @@ _NAMES = ("consensus2", "lrp", "ig")
 
 
 @register_study(
-    "rank-distribution",
-    of=AUDIT,
-    plan=RankDistributionPlan,
-    tables=("rank_distribution",),
-    reads_text=False,
+    "rank-distribution", of=AUDIT, plan=RankDistributionPlan, tables=("rank_distribution",), reads_text=False,
     title="Where does Consensus-2 take its rows?",
-)
+)  # fmt: skip
 class RankDistribution(Study[AuditInputs]):
     """`rank_distribution`: of consensus2's LeRF mask, the fractions also in LRP's and IG's masks at the same rate.
 
@@ -45,11 +41,8 @@ class RankDistribution(Study[AuditInputs]):
     def check(cls, audit: AuditInputs) -> None:
         audit.require("the rank distribution", _NAMES)
 
-    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        audit.require("the rank distribution", _NAMES)
-        return ()
-
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        self.check(audit)
         lines = []
         for rate in audit.plan.rank_distribution_rates:
             consensus, lrp, ig = (removed_rows(audit.scores[name], "lerf", rate) for name in _NAMES)
@@ -58,12 +51,9 @@ class RankDistribution(Study[AuditInputs]):
 
 
 @register_study(
-    "dangerous",
-    of=AUDIT,
-    plan=DangerousPlan,
-    tables=("dangerous", "dangerous_summary"),
+    "dangerous", of=AUDIT, plan=DangerousPlan, tables=("dangerous", "dangerous_summary"),
     title="Which groups of removed rows break the model alone?",
-)
+)  # fmt: skip
 class Dangerous(Study[AuditInputs]):
     """`dangerous`, one line per group of a LeRF mask, and `dangerous_summary`, one per selector.
 

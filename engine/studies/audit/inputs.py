@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 import torch
@@ -43,6 +43,8 @@ from engine.studies.base import ANALYSES, AUDIT, Study, StudyInfo, Tables, plan_
 from engine.studies.claims.ledger import ledger, needed
 from engine.studies.conduct import OtherText, Recorded, Remaking, StudyInputs
 
+Made = TypeVar("Made")
+
 
 class Point(NamedTuple):
     """A ranking's first `round(rate * N)` rows in an order. seed: None unless the selector is seeded."""
@@ -64,12 +66,17 @@ class AuditInputs(StudyInputs):
     plan: AuditPlan
     store: Store
     progress: Progress | None = None
-    nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
-    made: dict[tuple[str, AuditPlan], Any] = field(default_factory=dict, init=False)  # once per analysis and plan
+    _made: dict[tuple[str, AuditPlan], Any] = field(default_factory=dict, init=False)
     kept: KeptSums = field(default_factory=KeptSums, init=False)  # by scoring, for texts that overlap
     _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
     _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
     _ready: set[str] = field(default_factory=set, init=False)
+
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """What an analysis builds of these inputs, once for a plan."""
+        if (name, self.plan) not in self._made:
+            self._made[name, self.plan] = make()
+        return self._made[name, self.plan]
 
     @cached_property
     def scored(self) -> Scored:
@@ -178,7 +185,6 @@ class AuditInputs(StudyInputs):
 
     @cached_property
     def dense(self) -> Cell[NegativeLogLikelihood]:
-        """NLL of the unedited model."""
         return self.nll(UNEDITED)
 
     def saturated_above(self, results: Results) -> float:

@@ -68,12 +68,10 @@ class Measured:
 
 
 @register_study(
-    "invariance",
-    of=AUDIT,
-    plan=InvariancePlan,
+    "invariance", of=AUDIT, plan=InvariancePlan,
     tables=("invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts"),
     title="Does a selector rank the function, or how its weights are written?",
-)
+)  # fmt: skip
 class Invariance(Study[AuditInputs]):
     """Every selector before and after rewrites of the weights that leave every logit bit-equal, and with decoys.
 
@@ -87,16 +85,13 @@ class Invariance(Study[AuditInputs]):
 
     Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons."""
 
-    def __init__(self, audit: AuditInputs | None = None) -> None:
-        self._measured: tuple[AuditInputs, Measured] | None = None  # of the audit that asked last
-
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        found, rate = self._of(audit), audit.plan.invariance.invariance_rate
+        found, rate = measured(audit), audit.plan.invariance.invariance_rate
         for one in (found.before, *(under.ranked for under in found.rescaled)) if found.rescaled else ():
             yield from (audit.nll(ranking.edit("lerf", rate)) for ranking in one)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        found = self._of(audit)
+        found = measured(audit)
         compared = frame("invariance", list(_compared(audit, found, results)))
         compared = with_documents(compared, audit.evaluation.blocks)
         decoys = frame("invariance_decoys", list(_decoys(audit, found)))
@@ -111,15 +106,14 @@ class Invariance(Study[AuditInputs]):
         rows = tables["invariance_verdicts"].select("selector", "invariance", "reasons").rows()
         return Answer((TextTable("exact controls", ("selector", "ranking", "why"), rows),), dict(tables))
 
-    def _of(self, audit: AuditInputs) -> Measured:
-        if self._measured is None or self._measured[0] is not audit:
-            self._measured = audit, measured(audit)
-        return self._measured[1]
-
 
 def measured(audit: AuditInputs) -> Measured:
     """Scores and logits of the model as it is and under every rewrite of the plan; what the store knows is read there.
     Errors: InputError where nothing is proven."""
+    return audit.once("invariance", lambda: _measured(audit))
+
+
+def _measured(audit: AuditInputs) -> Measured:
     plan, loaded = audit.plan.invariance, audit.loaded
     scoring = audit.plan.scoring
     computed = tuple(name for name in scoring.selectors if not get_selector(name).files)  # under a rewrite as well

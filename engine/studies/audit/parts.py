@@ -1,7 +1,5 @@
 """Which projections and blocks of a mask do its harm, and is it that of its single rows together?"""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Iterator
@@ -90,13 +88,9 @@ LEAST = 10  # sampled rows of a mask
 
 
 @register_study(
-    "joint",
-    of=AUDIT,
-    plan=JointPlan,
-    reads=(SinglesPlan,),
-    tables=("joint",),
+    "joint", of=AUDIT, plan=JointPlan, reads=(SinglesPlan,), tables=("joint",),
     title="Do the rows of a mask do together what each does alone?",
-)
+)  # fmt: skip
 class Joint(Study[AuditInputs]):
     """`joint`, one line per ranking and rate: harm of its LeRF mask and the sum of its rows' single harms.
 

@@ -44,12 +44,9 @@ class _Way(NamedTuple):
 
 
 @register_study(
-    "protocols",
-    of=AUDIT,
-    plan=ProtocolsPlan,
-    tables=STEMS,
+    "protocols", of=AUDIT, plan=ProtocolsPlan, tables=STEMS,
     title="Which claims hold whatever the protocol, and which one overturns?",
-)
+)  # fmt: skip
 class Protocols(Study[AuditInputs]):
     """`protocols`, the matrix intervention x unit x metric x order x rate of every ranking; `protocols_areas`, one
     number per selector; `protocols_pairs` and `protocols_claims`, who is before whom, protocol by protocol and in
@@ -62,22 +59,19 @@ class Protocols(Study[AuditInputs]):
 
     Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order."""
 
-    def __init__(self, audit: AuditInputs | None = None) -> None:
-        self._of: tuple[AuditInputs, _Wanted] | None = None
-
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
         _check_several(audit.plan.scoring.selectors)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        wanted = self._wanted(audit)
+        wanted = _wanted(audit)
         yield wanted.unedited
         for cells in wanted.cells.values():
             for draws in cells.values():
                 yield from draws
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        wanted, model, plan = self._wanted(audit), audit.loaded.id, audit.plan.protocols
+        wanted, model, plan = _wanted(audit), audit.loaded.id, audit.plan.protocols
         lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
         unedited = harm_of([[results[wanted.unedited]]], "nll").per_token
         limit = saturated_above(unedited, vocabulary_of(audit.loaded.model))
@@ -122,10 +116,9 @@ class Protocols(Study[AuditInputs]):
         text = (TextTable("claims over all protocols", ("verdict", "claim"), rows), protocols_summary(table))
         return Answer(text, dict(tables))
 
-    def _wanted(self, audit: AuditInputs) -> _Wanted:
-        if self._of is None or self._of[0] is not audit:
-            self._of = (audit, _Wanted(audit))
-        return self._of[1]
+
+def _wanted(audit: AuditInputs) -> _Wanted:
+    return audit.once("protocols", lambda: _Wanted(audit))
 
 
 def _check_several(selectors: Collection[str]) -> None:

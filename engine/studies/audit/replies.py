@@ -1,10 +1,8 @@
 """What the model still says as more and more rows are removed."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from engine.data.prompts import thinking_record
-from engine.edits.ranked_edits import Ranking
 from engine.measures.generation import BATCH_SIZE
 from engine.measures.replies import Replies, Written
 from engine.records.hashing import Json
@@ -13,24 +11,14 @@ from engine.run.analysis_plans import RepliesPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.sweep import Point, points_of
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
-class _Point(NamedTuple):
-    ranking: Ranking
-    order: str
-    rate: float
-    cell: Cell[list[Written]]
-
-
 @register_study(
-    "replies",
-    of=AUDIT,
-    plan=RepliesPlan,
-    tables=("sweep_replies",),
-    reads_text=False,
+    "replies", of=AUDIT, plan=RepliesPlan, tables=("sweep_replies",), reads_text=False,
     title="What does the model still say as rows are removed?",
-)
+)  # fmt: skip
 class SweepReplies(Study[AuditInputs]):
     """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
     its first seed.
@@ -53,11 +41,8 @@ class SweepReplies(Study[AuditInputs]):
             lines += [(*place, prompt, one.text, one.finished) for prompt, one in zip(prompts, said, strict=True)]
         return {"sweep_replies": frame("sweep_replies", lines)}
 
-    def _points(self, audit: AuditInputs) -> Iterator[_Point]:
+    def _points(self, audit: AuditInputs) -> list[Point]:
         plan = audit.plan
         measure = Replies(plan.replies.replies_prompts, plan.replies.replies_tokens, BATCH_SIZE)
-        for name in plan.scoring.selectors:
-            ranking = audit.ranking(name)
-            for order in plan.orders:
-                for rate in sorted(plan.sweep_rates):
-                    yield _Point(ranking, order, rate, Cell(audit.loaded, ranking.edit(order, rate), measure))
+        ranked = map(audit.ranking, plan.scoring.selectors)
+        return points_of(audit.loaded, ranked, plan.orders, plan.sweep_rates, measure)

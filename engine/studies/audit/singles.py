@@ -18,9 +18,15 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.limits import Thresholds
 from engine.stats.paired import defined, paired_difference
-from engine.stats.rank_interval import spearman_interval
-from engine.stats.single_units import clearly_helping, helping, larger_high, recall_of_top, sign_agreement
-from engine.stats.stratified import stratified_sample
+from engine.stats.single_units import (
+    clearly_helping,
+    helping,
+    larger_high,
+    recall_of_top,
+    sign_agreement,
+    spearman_interval,
+    stratified_sample,
+)
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -30,12 +36,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 @register_study(
-    "singles",
-    of=AUDIT,
-    plan=SinglesPlan,
-    tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
+    "singles", of=AUDIT, plan=SinglesPlan, tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
     title="What does a single row or neuron matter, and who ranks them rightly?",
-)
+)  # fmt: skip
 class Singles(Study[AuditInputs]):
     """`singles`, the effect of every sampled unit; `singles_units`, what the sample says of all units;
     `singles_selectors` and `singles_recall`, every ranking against the effects.
@@ -152,11 +155,7 @@ def sampled_rows(audit: AuditInputs) -> SampledUnits:
 
 def _wanted(audit: AuditInputs) -> _Wanted:
     """Drawn once per audit: norms of all weights take a pass over them."""
-    key = ("singles", audit.plan)
-    if key not in audit.made:
-        audit.made[key] = _Wanted(audit)
-    made: _Wanted = audit.made[key]
-    return made
+    return audit.once("singles", lambda: _Wanted(audit))
 
 
 def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:

@@ -1,7 +1,5 @@
 """Is it the rows, or only their depths? Every selector against random rows of its own layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -40,12 +38,9 @@ class _Place(NamedTuple):
 
 
 @register_study(
-    "specific",
-    of=AUDIT,
-    plan=SpecificPlan,
-    tables=("layer_matched", "specific"),
+    "specific", of=AUDIT, plan=SpecificPlan, tables=("layer_matched", "specific"),
     title="Is it the rows that a selector picks, or only their depths?",
-)
+)  # fmt: skip
 class Specific(Study[AuditInputs]):
     """`layer_matched`, one line per control, and `specific`, one per selector and order.
 
@@ -169,8 +164,8 @@ def _mean_nll(cells: Iterable[_Nll], results: Results) -> float:
 
 def _place(audit: AuditInputs, selector: str, order: str, rate: float, count: int) -> _Place:
     """count: controls of every ranking, by the plan's seeds and, beyond these, the whole numbers that follow."""
-    key = (f"specific {selector} {order} {rate} {count}", audit.plan)
-    if key not in audit.made:
+
+    def make() -> _Place:
         ranked = [one for one in audit.rankings if one.selector == selector]
         edits = [one.edit(order, rate) for one in ranked]
         given, rows = audit.plan.matched_seeds, audit.loaded.rows
@@ -179,17 +174,18 @@ def _place(audit: AuditInputs, selector: str, order: str, rate: float, count: in
             tuple(audit.nll(audit.edit(layer_matched(one.units, rows, seed))) for seed in seeds) for one in edits
         ]
         own = tuple(zip(ranked, map(audit.nll, edits), strict=True))
-        audit.made[key] = _Place(selector, order, rate, own, seeds, tuple(controls))
-    return audit.made[key]
+        return _Place(selector, order, rate, own, seeds, tuple(controls))
+
+    return audit.once(f"specific {selector} {order} {rate} {count}", make)
 
 
 def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
-    key = ("baseline", audit.plan)
-    if key not in audit.made:
+    def make() -> list[Ranking]:
         seeds = audit.plan.baseline_seeds
         scores = compute_scores(audit.loaded, [BASELINE], None, seeds=seeds)[BASELINE].numpy()
-        audit.made[key] = list(rankings({BASELINE: scores}, seeds, audit.plan.intervention))
-    return [audit.nll(one.edit(order, rate)) for one in audit.made[key]]
+        return list(rankings({BASELINE: scores}, seeds, audit.plan.intervention))
+
+    return [audit.nll(one.edit(order, rate)) for one in audit.once("baseline", make)]
 
 
 def _lines(audit: AuditInputs, found: list[_Compared], limit: float) -> Iterator[tuple[object, ...]]:

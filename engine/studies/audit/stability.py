@@ -25,12 +25,9 @@ _Nested = dict[str, dict[int, list[Ranking]]]  # selector -> calibration size ->
 
 
 @register_study(
-    "stability",
-    of=AUDIT,
-    plan=StabilityPlan,
-    tables=("stability",),
+    "stability", of=AUDIT, plan=StabilityPlan, tables=("stability",),
     title="Does more calibration text change a selector?",
-)
+)  # fmt: skip
 class Stability(Study[AuditInputs]):
     """`stability`: every data-dependent selector at every calibration size against the largest one.
 
@@ -73,23 +70,24 @@ class Stability(Study[AuditInputs]):
 
 def _nested(audit: AuditInputs) -> _Nested:
     """The rankings of every data-dependent selector at every size, ascending; scored once per audit."""
-    if audit.plan not in audit.nested:
-        nested: _Nested = {}
+
+    def make() -> _Nested:
         selectors = [name for name in audit.plan.scoring.selectors if not get_selector(name).data_free]
-        if selectors:
-            tokens = _calibration(audit)
-            sizes = nested_sizes(audit.plan.stability_sizes, len(tokens.input_ids))
-            scores = score_at_sizes(
-                audit.loaded, audit.plan.scoring, selectors, tokens, sizes,
-                store=audit.store, progress=audit.progress, kept=audit.kept,
-            )  # fmt: skip
-            seeds, intervention = audit.plan.scoring.seeds, audit.plan.intervention
-            nested = {
-                name: {size: list(rankings({name: scores[size][name]}, seeds, intervention)) for size in sizes}
-                for name in selectors
-            }
-        audit.nested[audit.plan] = nested
-    return audit.nested[audit.plan]
+        if not selectors:
+            return {}
+        tokens = _calibration(audit)
+        sizes = nested_sizes(audit.plan.stability_sizes, len(tokens.input_ids))
+        scores = score_at_sizes(
+            audit.loaded, audit.plan.scoring, selectors, tokens, sizes,
+            store=audit.store, progress=audit.progress, kept=audit.kept,
+        )  # fmt: skip
+        seeds, intervention = audit.plan.scoring.seeds, audit.plan.intervention
+        return {
+            name: {size: list(rankings({name: scores[size][name]}, seeds, intervention)) for size in sizes}
+            for name in selectors
+        }
+
+    return audit.once("stability", make)
 
 
 class TooFewSizes(InputError):

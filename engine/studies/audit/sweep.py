@@ -29,7 +29,7 @@ from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     ranking: Ranking
     order: str
     rate: float
@@ -37,11 +37,9 @@ class _Point(NamedTuple):
 
 
 @register_study(
-    "sweep",
-    of=AUDIT,
-    tables=("sweep", "sweep_measures", "sweep_interventions"),
+    "sweep", of=AUDIT, tables=("sweep", "sweep_measures", "sweep_interventions"),
     title="What is left as more and more rows are removed?",
-)
+)  # fmt: skip
 class Sweep(Study[AuditInputs]):
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
     `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
@@ -113,14 +111,14 @@ class Sweep(Study[AuditInputs]):
                 model, *rest = _line(audit.loaded.id, point, results)
                 yield (model, intervention, *rest)
 
-    def _points_under(self, audit: AuditInputs, intervention: str) -> list[_Point]:
+    def _points_under(self, audit: AuditInputs, intervention: str) -> list[Point]:
         made = MEASURES.get("nll").make(_given(audit))
         ranked = audit.rankings_under(intervention)
-        return _grid(audit.loaded, ranked, audit.plan.orders, audit.plan.rates_under_more, made)
+        return points_of(audit.loaded, ranked, audit.plan.orders, audit.plan.rates_under_more, made)
 
-    def _points(self, audit: AuditInputs, measure: str) -> list[_Point]:
+    def _points(self, audit: AuditInputs, measure: str) -> list[Point]:
         made = MEASURES.get(measure).make(_given(audit))
-        return _grid(audit.loaded, audit.rankings, audit.plan.orders, audit.plan.sweep_rates, made)
+        return points_of(audit.loaded, audit.rankings, audit.plan.orders, audit.plan.sweep_rates, made)
 
 
 def sweep_model(
@@ -138,17 +136,17 @@ def sweep_model(
     """The table `sweep` of scores that are there already: selector, seed, order, rate as given.
     scores: selector id -> [N], random -> [seeds, N]; higher = more important. Cells that the store has are not
     measured again. The paper, section 3.4."""
-    points = _grid(loaded, list(rankings(scores, seeds)), orders, rates, Nll(windows, batch_size))
+    points = points_of(loaded, list(rankings(scores, seeds)), orders, rates, Nll(windows, batch_size))
     results = LocalRunner(store, progress).run([point.cell for point in points])
     table = frame("sweep", [_line(loaded.id, point, results) for point in points], optional=COLUMNS)
     return with_documents(table, windows.blocks)
 
 
-def _grid(
+def points_of(
     loaded: LoadedModel, ranked: Iterable[Ranking], orders: Sequence[str], rates: Sequence[float], measure: Any
-) -> list[_Point]:
+) -> list[Point]:
     return [
-        _Point(ranking, order, rate, Cell(loaded, ranking.edit(order, rate), measure))
+        Point(ranking, order, rate, Cell(loaded, ranking.edit(order, rate), measure))
         for ranking in ranked
         for order in orders
         for rate in sorted(rates)
@@ -177,12 +175,12 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _place(model: str, point: _Point) -> tuple[object, ...]:
+def _place(model: str, point: Point) -> tuple[object, ...]:
     ranking = point.ranking
     return model, ranking.selector, ranking.seed, point.order, point.rate, point.cell.edit.size
 
 
-def _line(model: str, point: _Point, results: Results) -> tuple[object, ...]:
+def _line(model: str, point: Point, results: Results) -> tuple[object, ...]:
     found = results[point.cell]
     nll = found.nats_per_token
     return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll), *block_error(found))

@@ -1,7 +1,5 @@
 """A verdict per selector, from the tables of gap, differences, specific, draws and stability."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -29,12 +27,9 @@ from engine.studies.verdict.verdict_moves import verdict_moves
 
 
 @register_study(
-    "verdict",
-    of=AUDIT,
-    plan=VerdictPlan,
-    tables=("verdicts", "verdict_moves"),
+    "verdict", of=AUDIT, plan=VerdictPlan, tables=("verdicts", "verdict_moves"),
     title="Is a selector faithful, and is it stable?",
-)
+)  # fmt: skip
 class Verdicts(Study[AuditInputs]):
     """`verdicts`: `judge_selectors` on gap, differences and specific, and, where they can be measured, draws and
     nested sizes. `verdict_moves`: which words change when a limit of the plan moves. `draws` and `draw_sweep` are

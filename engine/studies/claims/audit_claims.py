@@ -1,7 +1,5 @@
 """The kinds of claims that the ledger has: what each table says, by which test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -8,8 +8,6 @@ The kinds stand in `engine.studies.claims.audit_claims`. A kind of claim is one 
 A claim is read from tables that are measured already, so that a folder of an earlier version has a ledger too: a kind
 whose tables are missing, or lack a column, gives no line. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 

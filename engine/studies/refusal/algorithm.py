@@ -15,8 +15,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.selectors import PromptRun, check_contrasts, get_selector
-from engine.selectors.layer_ranks import percentile_ranks
-from engine.selectors.prompt_run import Means
+from engine.selectors.prompt_run import Means, percentile_ranks
 
 # Paired standard errors by which base prompts must lean more to refusal than risk prompts to call them swapped.
 _SWAPPED_ERRORS = 3.0

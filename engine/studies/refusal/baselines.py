@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from engine.data.corpora import Pair
 from engine.data.prompts import check_system, wordings
-from engine.edits.edit import UNEDITED, Steering, Vector
+from engine.edits.edit import UNEDITED, Steering
 from engine.measures.nll import perplexity
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
@@ -14,12 +14,11 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal.grid import Grid, expected
+from engine.studies.base import Answer, Tables, TextTable
+from engine.studies.refusal.grid import Grid, OverGrids
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
-from engine.studies.refusal.settings import Setting, Where
 from engine.studies.refusal.stage_lines import cut_off_lines
-from engine.studies.refusal.vectors import Vectors, vectors_of
+from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
 
 TABLE = "baselines"
 ROW_MASK, SYSTEM_PROMPT = "row_mask", "system_prompt"
@@ -37,7 +36,7 @@ class Measured(NamedTuple):
     rates: Rates | None
 
 
-class Baselines(Study[RefusalInputs]):
+class Baselines(OverGrids):
     """`baselines`: every setting on the calibration pairs, and each way's strongest on the held-out pairs, with KL.
 
     Strongest: the rule of `operating_point`, without its rescue: among the settings whose benign refusal and
@@ -96,7 +95,7 @@ class Baselines(Study[RefusalInputs]):
             found[method, vector, domain] = [
                 Setting(
                     run, method, vector, domain, _name(blocks, coefficient, holds), coefficient,
-                    _steering(array, blocks, coefficient), where=holds,
+                    Steering({block: array[block] for block in blocks}, coefficient), where=holds,
                 )
                 for coefficient in run.plan.steering_coefficients
                 for blocks in places
@@ -114,10 +113,6 @@ class Baselines(Study[RefusalInputs]):
             },
             "system_prompts": {} if SYSTEM_PROMPT in self.impossible else texts,
         }
-
-    @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         first: list[Cell[Any]] = [*self.grid.cells(run, known), run.nll(UNEDITED)]
@@ -247,10 +242,6 @@ def _malign(one: Measured) -> float:
     return one.rates.malign.mean
 
 
-def _steering(vectors: Vector, blocks: Sequence[int], coefficient: float) -> Steering:
-    return Steering({block: vectors[block] for block in blocks}, coefficient)
-
-
 def _name(blocks: Sequence[int], coefficient: float, where: Where | None) -> str:
     place = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
     condition = f", if {where.condition.name}" if where else ""
@@ -265,15 +256,6 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     return (*place, row["setting"], *sides, f"{row['perplexity']:.4g}", f"{row['kl']:.4f}")
 
 
-def _rates(name: str, rates: Rates | None) -> dict[str, object]:
-    columns: dict[str, object] = {}
-    for kind in ("malign", "benign"):
-        rate = getattr(rates, kind) if rates else None
-        low, high = rate.interval if rate else (None, None)
-        columns |= {f"{name}_{kind}": rate and rate.mean, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
-    return columns
-
-
 def _line(
     run: RefusalInputs, known: Results, prompts: str, pairs: Sequence[Pair], one: Measured, chosen: bool
 ) -> dict[str, object]:
@@ -283,7 +265,7 @@ def _line(
     return row | {
         "setting": setting.name,
         "strength": float(setting.strength),
-        **_rates("edited", one.rates),
+        **(one.rates.columns("edited") if one.rates else {}),
         "edited_nll": one.nll,
         "perplexity": perplexity(one.nll),
         "malign_unfinished": one.rates and one.rates.malign.unfinished,
@@ -300,7 +282,7 @@ def _without(run: RefusalInputs, known: Results, way: Way, prompts: str, pairs: 
         **dict(zip(("method", "vector", "domain"), way, strict=True)),
         "prompts": prompts,
         "pairs": len(pairs),
-        **_rates("unedited", run.rates(known, UNEDITED, pairs)),
+        **run.rates(known, UNEDITED, pairs).columns("unedited"),
         "unedited_nll": known[run.nll(UNEDITED)].nats_per_token,
         "feasible": False,
         "chosen": False,

@@ -69,16 +69,9 @@ def calibrate(
             missing.setdefault(selectors, []).extend(members)
     for selectors, members in missing.items():
         contrasts(
-            loaded,
-            selectors,
-            members,
-            lm_scores,
-            batch_size=plan.calibration_batch,
-            phrases=plan.phrases,
-            seed=plan.random_seed,
-            progress=progress,
-            finished=keep,
-        )
+            loaded, selectors, members, lm_scores, batch_size=plan.calibration_batch, phrases=plan.phrases,
+            seed=plan.random_seed, progress=progress, finished=keep,
+        )  # fmt: skip
     return [found[place] for place in keys]
 
 

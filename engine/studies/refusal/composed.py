@@ -12,8 +12,8 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
+from engine.studies.base import Answer, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks, of_point
 from engine.studies.refusal.points import edits
@@ -40,7 +40,7 @@ def check_domains(run: RefusalInputs, domains: Sequence[str]) -> tuple[str, ...]
     return ids
 
 
-class Composed(Study[RefusalInputs]):
+class Composed(OverGrids):
     """`composed` and the sweep behind it: one contrast from the pairs of several domains, for every selector.
 
     The composed mask is the operating point on the calibration pairs of all these domains together. Beside it stand the
@@ -59,10 +59,6 @@ class Composed(Study[RefusalInputs]):
         self.singles = run.contrasts_of({domain: run.calibration[domain] for domain in domains})
         self.grid = Grid(run, self.contrasts, union, stem="composed_sweep")
         self._narrow: dict[tuple[str, str, float], Grid] = {}
-
-    @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         yield from self.grid.cells(run, known)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.data.thinking import template_marks
-from engine.judges.base import Exchange
-from engine.judges.heard import verdicts_on
+from engine.judges.base import Exchange, verdicts_on
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 

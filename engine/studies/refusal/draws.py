@@ -14,10 +14,10 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
-from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid, expected
+from engine.studies.base import Answer, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids
 from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs
-from engine.studies.refusal.operating_point import OperatingPoint
+from engine.studies.refusal.operating_point import OperatingPoint, point_key
 
 LEVEL = 0.05
 
@@ -33,7 +33,7 @@ class Draw(NamedTuple):
     nll: float
 
 
-class Drawn(Study[RefusalInputs]):
+class Drawn(OverGrids):
     """`specificity` and `refusal_draws`: the edit's rank among draws with a grid and a selection of their own.
 
     A draw permutes the rows within every layer, at random, and moves every mask of the real grid by that permutation:
@@ -54,8 +54,8 @@ class Drawn(Study[RefusalInputs]):
         self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
 
     @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run, 1 + run.plan.draws)
+    def grid_count(cls, run: RefusalInputs) -> int:
+        return 1 + run.plan.draws
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         for grid in (self.real, *self.grids.values()):
@@ -117,7 +117,7 @@ def specificity_lines(
         edited, mean, (low, high) = one.rates.malign.mean, fmean(some), prediction_interval(some)
         pairs = run.heldout[one.domain]
         yield {
-            **_place(run, one),
+            **point_key(run.loaded.id, one.selector, one.domain, one.point),
             "pairs": len(pairs),
             "heldout": run.measures_heldout,
             "unedited_malign": run.rates(results, UNEDITED, pairs).malign.mean,
@@ -161,13 +161,6 @@ def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
     return found
 
 
-def _place(run: RefusalInputs, one: Draw) -> dict[str, object]:
-    point = one.point
-    cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
-    names = ("model", "selector", "domain", "lambda", "k", "rows_removed")
-    return dict(zip(names, (run.loaded.id, one.selector, one.domain, *cell), strict=True))
-
-
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     without = f" ({row['draws_without_point']} without a point)" if row["draws_without_point"] else ""
     edited = f"{row['edited_malign']:.2f}" + ("" if row["k"] is not None else " (no point: unedited)")
@@ -186,7 +179,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 def _line(run: RefusalInputs, seed: int, one: Draw) -> dict[str, object]:
     point, malign, benign = one.point, one.rates.malign, one.rates.benign
     return {
-        **_place(run, one),
+        **point_key(run.loaded.id, one.selector, one.domain, one.point),
         "seed": seed,
         "rescue": point is not None and point.rescue,
         "calibration_malign": point and point.malign,

@@ -213,7 +213,7 @@ class _Answers:
             start = 0
             for name in group:
                 count = len(prompts[name])
-                before, after = (_part(one, slice(start, start + count)) for one in verdicts)
+                before, after = (one.part(slice(start, start + count)) for one in verdicts)
                 self._verdicts[name] = before, after
                 self._readable[name] = [
                     number
@@ -240,12 +240,6 @@ class _Answers:
     def _change(self, name: str, numbers: range, reading: _Reading) -> Change:
         some = [number for number in self._readable[name] if number in numbers]
         return Change(len(some), *reading(*self._verdicts[name], some))
-
-
-def _part(found: Refused, part: slice) -> Refused:
-    return Refused(
-        found.refused[part], found.finished[part], found.each_judged[part], found.thinking and found.thinking[part]
-    )
 
 
 # Refused before and after, of the prompts with these numbers.

@@ -84,8 +84,6 @@ _SWAPPED_ERRORS = 3.0
 
 @dataclass(frozen=True)
 class Place:
-    """One mask of the grid."""
-
     selector: str
     domain: str
     lam: float
@@ -102,12 +100,20 @@ def grid(run: RefusalInputs, contrast: Contrast, lambdas: Sequence[float], ks: S
             yield Place(contrast.selector, contrast.domain, lam, k, run.edit(masks[lam][index]))
 
 
-def expected(run: RefusalInputs, grids: int = 1) -> Expected:
-    """Replies to the calibration prompts of all domains under every edit of so many grids: the largest part of a stage.
-    Not all are asked for; what results decide comes on top."""
-    prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
-    edits = grids * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
-    return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
+class OverGrids(Study[RefusalInputs]):
+    """A study whose largest part is a grid, or several."""
+
+    @classmethod
+    def grid_count(cls, run: RefusalInputs) -> int:
+        return 1
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        """Replies to the calibration prompts of all domains under every edit of the grids. Not all are asked for; what
+        results decide comes on top."""
+        prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
+        edits = cls.grid_count(run) * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
+        return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
 
 
 class Grid(Study[RefusalInputs]):
@@ -186,7 +192,7 @@ class _Part:
 
     def __init__(self, run: RefusalInputs, contrast: Contrast, pairs: Sequence[Pair], ks: tuple[float, ...]) -> None:
         self.contrast, self.pairs = contrast, pairs
-        self.move: Move = _stay
+        self.move: Move = lambda edit: edit
         self.place = (contrast.selector, contrast.domain)
         lambdas = (0.0,) if contrast.selector == "random" else run.plan.lambdas
         self.axes = Axes(lambdas, ks, contrast.c_comply.size)
@@ -199,7 +205,6 @@ class _Part:
         return other
 
     def places(self, run: RefusalInputs, axes: Axes) -> list[Place]:
-        """All masks of a grid."""
         if axes not in self._made:
             found = grid(run, self.contrast, axes.lambdas, axes.ks)
             self._made[axes] = [replace(place, edit=self.move(place.edit)) for place in found]
@@ -255,10 +260,6 @@ class _Part:
 
     def _generated(self, run: RefusalInputs, known: Results, place: Place) -> bool:
         return run.plan.all_cells or known[run.nll(place.edit)].nats_per_token <= run.max_nll(known)
-
-
-def _stay(edit: Edit) -> Edit:
-    return edit
 
 
 def _table(stem: str, lines: Sequence[tuple[object, ...]], run: RefusalInputs) -> pl.DataFrame:

@@ -52,8 +52,8 @@ from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
 from engine.studies.conduct import Recorded, Remaking, StudyInputs
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
 from engine.studies.refusal.calibrate import CONTRAST_FILE, calibrate, onsets_record, write_contrasts
-from engine.studies.refusal.kept_points import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 from engine.studies.refusal.mask_outputs import kept_masks, write_masks
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 
 EXAMPLES = 3  # of refused base prompts in a message
 DRAW_SEEDS = "draw_seeds"  # entry of the manifest
@@ -82,7 +82,6 @@ class Rate:
 
     @property
     def interval(self) -> Interval:
-        """Wilson's 95% interval."""
         return wilson(self.count, self.n)
 
     @property
@@ -97,6 +96,14 @@ class Rates:
 
     malign: Rate
     benign: Rate
+
+    def columns(self, name: str) -> dict[str, object]:
+        """`NAME_malign` and `NAME_benign` with their intervals, as tables have them."""
+        found: dict[str, object] = {}
+        for kind, rate in ((f"{name}_malign", self.malign), (f"{name}_benign", self.benign)):
+            low, high = rate.interval
+            found |= {kind: rate.mean, f"{kind}_low": low, f"{kind}_high": high}
+        return found
 
 
 def _short(text: str, most: int = 60) -> str:
@@ -356,11 +363,9 @@ class RefusalInputs(StudyInputs):
         )
 
     def edit(self, mask: Mask) -> Edit:
-        """The edit of these rows."""
         return edit_of(mask, self.loaded.rows.n_rows, kind="refusal")
 
     def refusal_edit(self, contrast: Contrast, lam: float, k: float) -> Edit:
-        """The edit of one cell of the grid."""
         return self.edit(refusal_mask(contrast, lam, k))
 
     @cached_property
@@ -396,11 +401,9 @@ class RefusalInputs(StudyInputs):
         return Cell(self.loaded, edit, Refusals(measure, self.judge, template_marks(self.loaded.tokenizer)))
 
     def on_pairs(self, edit: AnyEdit, pairs: Sequence[Pair]) -> Cell[Refused]:
-        """Verdicts on both prompts of every pair under an edit."""
         return self.refused(edit, sides(pairs))
 
     def rates(self, results: Results, edit: AnyEdit, pairs: Sequence[Pair]) -> Rates:
-        """Refusal of both sides of the pairs under an edit."""
         found, n = results[self.on_pairs(edit, pairs)], len(pairs)
         return Rates(Rate(found.refused[:n], found.finished[:n]), Rate(found.refused[n:], found.finished[n:]))
 

@@ -10,8 +10,6 @@ import polars as pl
 from engine.data.corpora import Pair
 from engine.edits.contrasts import refusal_mask
 from engine.edits.controls import shuffled
-from engine.edits.masks import Mask
-from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.runner import Results
@@ -67,7 +65,8 @@ class MaskStability(Chosen):
                 key = (run.loaded.id, *place, point.lam, point.k, whole.size, seed, len(parts[place[1]][0]))
                 own = fmean((jaccard(a, whole), jaccard(b, whole)))
                 chance = expected_random_jaccard(run.loaded.rows.n_rows, a.size, b.size)
-                yield *key, jaccard(a, b), own, chance, _at_equal_depths(a, b, run.loaded.rows)
+                at_equal_depths = (jaccard(a, shuffled(b, run.loaded.rows, draw)) for draw in range(SHUFFLES))
+                yield *key, jaccard(a, b), own, chance, fmean(at_equal_depths)
 
 
 def halves(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
@@ -80,7 +79,3 @@ def halves(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     size = len(pairs) // 2
     first, second = (sorted(part.tolist()) for part in (order[:size], order[size : 2 * size]))
     return [pairs[place] for place in first], [pairs[place] for place in second]
-
-
-def _at_equal_depths(a: Mask, b: Mask, rows: RowIndex) -> float:
-    return fmean(jaccard(a, shuffled(b, rows, seed)) for seed in range(SHUFFLES))

@@ -1,7 +1,5 @@
 """Parts of a refusal edit: which projections and blocks of it install refusal, and which do its harm."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,11 +68,9 @@ class Parts(Chosen):
         best = best.unique(["selector", "domain", "part"], keep="first", maintain_order=True)
         columns = ("selector", "domain", "part", "name", "margin", "margin_without", "margin_dense")
         table = TextTable(
-            "the part of each edit whose rows carry most of the margin: whole edit, without them, unedited",
-            columns,
-            [(*row[:4], *(f"{value:+.2f}" for value in row[4:])) for row in best.select(columns).iter_rows()],
-            4,
-        )
+            "the part of each edit whose rows carry most of the margin: whole edit, without them, unedited", columns,
+            [(*row[:4], *(f"{value:+.2f}" for value in row[4:])) for row in best.select(columns).iter_rows()], 4,
+        )  # fmt: skip
         return Answer((table,), dict(tables))
 
 

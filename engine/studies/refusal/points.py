@@ -17,11 +17,10 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal import specificity
-from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
+from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import Rates, RefusalInputs
-from engine.studies.refusal.kept_points import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, joined
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
-from engine.studies.refusal.operating_point import OperatingPoint
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, joined, point_key
 from engine.studies.refusal.stage_lines import cut_off_lines, measured_again_lines, notes
 
 
@@ -37,7 +36,7 @@ def edits(
             yield *place, point, edit
 
 
-class Chosen(Study[RefusalInputs]):
+class Chosen(OverGrids):
     """What was chosen in the grid: `operating_points`, the sweep behind it, and one mask per point."""
 
     masks_of, replayed = POINTS, True
@@ -58,10 +57,6 @@ class Chosen(Study[RefusalInputs]):
             return {"control": Controlled}
         return {"evaluate": Measured} if "edited_malign" in columns else {}
 
-    @classmethod
-    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
-        return expected(run)
-
     def at_most(self, run: RefusalInputs, known: Results) -> Expected:
         """The grid, if no cell of it is above the perplexity cap. A wider grid comes on top."""
         edits = {(domain, UNEDITED): None for domain in run.calibration}
@@ -79,7 +74,6 @@ class Chosen(Study[RefusalInputs]):
         return points
 
     def masks(self, run: RefusalInputs, results: Results) -> list[Edit]:
-        """The edit of every point."""
         found = edits(run, run.contrasts, self.points(run, results))
         return [of_point(run, edit, point, self.masks_of) for _, _, point, edit in found if point is not None]
 
@@ -121,7 +115,6 @@ class Chosen(Study[RefusalInputs]):
         return Answer((table, *told, *again, hint), {POINTS: record})
 
     def chosen(self, run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
-        """What was chosen, and where in its grid."""
         return chosen_table(run, results, points, self.grid.edges(run, results, points))
 
 
@@ -159,8 +152,7 @@ class Measured(Chosen):
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         points = self.points(run, results)
-        measured = measured_table(run, results, run.contrasts, points)
-        return {POINTS: joined(self.chosen(run, results, points), measured)}
+        return {POINTS: joined(self.chosen(run, results, points), measured_table(run, results, points))}
 
 
 class Controlled(Measured):
@@ -182,8 +174,7 @@ class Controlled(Measured):
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         tables = super().tables(run, results)
-        points = self.points(run, results)
-        controlled, controls = controlled_table(run, results, run.contrasts, points)
+        controlled, controls = controlled_table(run, results, self.points(run, results))
         return {POINTS: joined(tables[POINTS], controlled), "refusal_controls": controls}
 
     def record(self, run: RefusalInputs) -> Json:
@@ -214,7 +205,7 @@ def chosen_table(
     dense = results[run.nll(UNEDITED)].nats_per_token
     rows = []
     for (selector, domain), point in points.items():
-        row = _key(run, selector, domain, point)
+        row = point_key(run.loaded.id, selector, domain, point)
         if point is None:
             row |= {"rescue": False} | dict.fromkeys(_CHOSEN)
         else:
@@ -234,16 +225,17 @@ def chosen_table(
     return _frame(rows)
 
 
-def measured_table(run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points) -> pl.DataFrame:
+def measured_table(run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
     """Refusal on the held-out pairs before and after every edit, with Wilson's 95% intervals, and NLL.
     heldout: False where the source has no other pairs than those that the point was chosen on. optimism: calibration
     minus held-out malign refusal of the edit, null without held-out pairs."""
     rows: list[dict[str, object]] = []
-    for selector, domain, point, edit in edits(run, contrasts, points):
+    for selector, domain, point, edit in edits(run, run.contrasts, points):
         pairs = run.heldout[domain]
-        row = _key(run, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
+        row = point_key(run.loaded.id, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
         for name, one in (("unedited", UNEDITED), ("edited", edit)):
-            found = _rate_columns(name, run.rates(results, one, pairs), results[run.nll(one)].nats_per_token)
+            nll = {f"{name}_nll": results[run.nll(one)].nats_per_token}
+            found = run.rates(results, one, pairs).columns(name) | nll
             row |= found if name == "unedited" or point else dict.fromkeys(found)
         row["optimism"] = None
         if point and run.measures_heldout:
@@ -252,16 +244,14 @@ def measured_table(run: RefusalInputs, results: Results, contrasts: Sequence[Con
     return _frame(rows)
 
 
-def controlled_table(
-    run: RefusalInputs, results: Results, contrasts: Sequence[Contrast], points: Points
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def controlled_table(run: RefusalInputs, results: Results, points: Points) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(columns for `operating_points`, `refusal_controls`): layer-matched and global random masks, and the gain.
     `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
     model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`)."""
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
-    for selector, domain, point, edit in edits(run, contrasts, points):
-        row = _key(run, selector, domain, point) | dict.fromkeys(CONTROLLED)
+    for selector, domain, point, edit in edits(run, run.contrasts, points):
+        row = point_key(run.loaded.id, selector, domain, point) | dict.fromkeys(CONTROLLED)
         if point is not None:
             pairs = run.heldout[domain]
             controls = specificity.measured_controls(run, results, edit, pairs)
@@ -301,19 +291,6 @@ def _gain_row(row: dict[str, Any]) -> tuple[str, ...]:
     gain = f"{row['gain']:+.2f} ({row['gain_low']:+.2f} to {row['gain_high']:+.2f})"
     rates = (row["edited_malign"], row["control_malign"], row["global_malign"])
     return row["selector"], row["domain"], *(f"{rate:.2f}" for rate in rates), gain
-
-
-def _key(run: RefusalInputs, selector: str, domain: str, point: OperatingPoint | None) -> dict[str, object]:
-    cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
-    return dict(zip(KEY, (run.loaded.id, selector, domain, *cell), strict=True))
-
-
-def _rate_columns(name: str, rates: Rates, nll: float) -> dict[str, object]:
-    columns: dict[str, object] = {}
-    for kind, rate in (("malign", rates.malign), ("benign", rates.benign)):
-        low, high = rate.interval
-        columns |= {f"{name}_{kind}": rate.mean, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
-    return columns | {f"{name}_nll": nll}
 
 
 def _control_columns(prefix: str, real: Rates, controls: Sequence[specificity.Control]) -> dict[str, object]:

@@ -39,7 +39,6 @@ def control_edits(run: RefusalInputs, edit: Edit) -> Iterator[tuple[str, int, Ed
 
 
 def measured_controls(run: RefusalInputs, results: Results, edit: Edit, pairs: Sequence[Pair]) -> list[Control]:
-    """The controls of an edit, once their cells are known."""
     return [
         Control(kind, seed, run.rates(results, drawn, pairs), results[run.nll(drawn)].nats_per_token)
         for kind, seed, drawn in control_edits(run, edit)
@@ -47,7 +46,6 @@ def measured_controls(run: RefusalInputs, results: Results, edit: Edit, pairs: S
 
 
 def control_lines(model: str, point: OperatingPoint, controls: Sequence[Control]) -> Iterator[tuple[object, ...]]:
-    """`refusal_controls`: one line per control mask."""
     place = (model, point.selector, point.domain, point.lam, point.k, point.rows_removed)
     for one in controls:
         malign, benign = one.rates.malign, one.rates.benign

@@ -11,6 +11,7 @@ import polars as pl
 from engine.edits.contrasts import Contrast
 from engine.edits.masks import Mask, removed_count
 from engine.models.row_index import RowIndex
+from engine.results.tables import frame
 from engine.run.runner import Results
 from engine.stats.removal_order import removal_order
 from engine.stats.similarity import expected_random_jaccard, jaccard
@@ -21,18 +22,6 @@ DENSE = 0.5  # abs(C_comply) above which a row counts as signal
 TOP = 0.01  # share of all rows that stands for a contrast
 # Top rows by C_comply are those a mask takes; by abs(C_comply) is how the paper counts depths (appendix E).
 RANKED_BY = ("c_comply", "abs_c_comply")
-_OVERLAP = {
-    "model": pl.String,
-    "comparison": pl.String,
-    "ranked_by": pl.String,
-    "selector_a": pl.String,
-    "domain_a": pl.String,
-    "selector_b": pl.String,
-    "domain_b": pl.String,
-    "top": pl.Float64,
-    "jaccard": pl.Float64,
-    "expected_random": pl.Float64,
-}
 THIRDS = ("early", "mid", "late")
 
 
@@ -46,7 +35,7 @@ def top_rows(contrast: Contrast, ranked_by: str, top: float = TOP) -> Mask:
 def signal_density(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
     """`signal_density`: share of rows with abs(C_comply) > 0.5, per selector and domain."""
     rows = [(model, one.selector, one.domain, float((np.abs(one.c_comply) > DENSE).mean())) for one in contrasts]
-    return pl.DataFrame(rows, schema=["model", "selector", "domain", "density"], orient="row")
+    return frame("signal_density", rows)
 
 
 def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
@@ -62,7 +51,7 @@ def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
             expected = expected_random_jaccard(a.c_comply.size, rows_a.size, rows_b.size)
             pair = (a.selector, a.domain, b.selector, b.domain)
             rows.append((model, comparison, ranked_by, *pair, TOP, jaccard(rows_a, rows_b), expected))
-    return pl.DataFrame(rows, schema=_OVERLAP, orient="row")
+    return frame("refusal_jaccard", rows)
 
 
 def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.DataFrame:
@@ -86,8 +75,7 @@ def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.Data
                     inside = np.array([other == name for other in names])
                     share, base = _share(counts, inside), _share(sizes, inside)
                     found.append((model, one.selector, one.domain, ranked_by, part, name, share, base))
-    columns = ["model", "selector", "domain", "ranked_by", "part", "name", "share", "base_rate"]
-    return pl.DataFrame(found, schema=columns, orient="row")
+    return frame("refusal_shares", found)
 
 
 def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict[str, pl.DataFrame]:
@@ -100,8 +88,6 @@ def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict
 
 
 class Structure(Study[RefusalInputs]):
-    """The tables of `structure`: of the contrasts alone."""
-
     replayed = True
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:

@@ -21,8 +21,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.intervals import wilson
 from engine.stats.judge_error import corrected_rate
-from engine.stats.paired import mean_difference
-from engine.stats.paired_rates import paired_rates
+from engine.stats.paired import mean_difference, paired_rates
 from engine.studies.base import Answer, Tables
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
@@ -120,7 +119,8 @@ class Evaluated(Measured):
         super().__init__(run)
         self.judges = tuple(judges)
         self.sets = tuple(sets)
-        self.tasks = [TaskScores(harness, task, UTILITY_BATCH) for harness in _harness(run, tasks) for task in tasks]
+        harnesses = [Harness(run.loaded)] if tasks else []
+        self.tasks = [TaskScores(harness, task, UTILITY_BATCH) for harness in harnesses for task in tasks]
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         yield from super().cells(run, known)
@@ -232,7 +232,7 @@ class Evaluated(Measured):
         gathered = JudgedReplies(run.loaded.id, [judge.id for judge in judges])
         for key, edit, one, own in self._asked(run, points):
             cells = [_refused_by(judge, run, edit, _prompts(one, own)) for judge in judges]
-            gathered.add((*key, one.name, one.kind), [_of_part(results[cell], one, own) for cell in cells])
+            gathered.add((*key, one.name, one.kind), [results[cell].part(_part(one, own)) for cell in cells])
         return gathered.table()
 
     def _asked(self, run: RefusalInputs, points: Points) -> Iterator[_Asked]:
@@ -255,10 +255,6 @@ def pair_sets(run: RefusalInputs, domain: str) -> list[PromptSet]:
         PromptSet(name, MALIGN, tuple(pair.risk for pair in pairs), run.plan.pairs),
         PromptSet(name, BENIGN, tuple(pair.base for pair in pairs), run.plan.pairs),
     ]
-
-
-def _harness(run: RefusalInputs, tasks: Sequence[HarnessTask]) -> list[Harness]:
-    return [Harness(run.loaded)] if tasks else []
 
 
 def _places(run: RefusalInputs, points: Points) -> Iterator[_Place]:
@@ -292,12 +288,6 @@ def _corrected(run: RefusalInputs, refused: Sequence[bool]) -> tuple[float | Non
     quality = run.judge_quality
     found = corrected_rate(sum(refused), len(refused), quality.counts) if quality else None
     return (None, None, None) if found is None else (found[0], *found[1])
-
-
-def _of_part(found: Refused, one: PromptSet, own: Sequence[PromptSet]) -> Refused:
-    part = _part(one, own)
-    thinking = None if found.thinking is None else found.thinking[part]
-    return Refused(found.refused[part], found.finished[part], found.judged[part], thinking)
 
 
 def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:

@@ -27,7 +27,6 @@ class RepliesRate:
 
     @property
     def mean(self) -> float:
-        """Share of the replies that refuse."""
         return sum(map(sum, self.refused)) / (len(self.refused) * len(self.refused[0]))
 
     @property

@@ -1,7 +1,5 @@
 """Specific: a selector does better than random rows of its own layers. Reads the table `specific`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar

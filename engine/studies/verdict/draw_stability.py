@@ -1,7 +1,5 @@
 """Stable: other calibration text of the same kind gives the same ranking and masks. Reads the table `draws`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl

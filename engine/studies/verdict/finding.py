@@ -1,7 +1,5 @@
 """What a verdict says of one question about one selector."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 NOT_APPLICABLE, NOT_MEASURED = "not applicable", "not measured"

@@ -1,7 +1,5 @@
 """A verdict per selector in plain words, from stated thresholds. Reads tables of one model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl

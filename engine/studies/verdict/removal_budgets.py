@@ -1,7 +1,5 @@
 """Budgets per selector, and what they say in words. Reads the table `budget`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import polars as pl

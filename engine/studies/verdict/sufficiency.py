@@ -1,7 +1,5 @@
 """Sufficient: what a selector calls unimportant can go. LeRF, gap and damage against random."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """How verdicts move when their limits move: every limit alone, to a laxer and a stricter value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

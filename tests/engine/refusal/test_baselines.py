@@ -51,8 +51,7 @@ from engine.studies.refusal.baselines import (
 )
 from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.operating_point import operating_point
-from engine.studies.refusal.settings import Setting
-from engine.studies.refusal.vectors import vectors_of
+from engine.studies.refusal.vectors import Setting, vectors_of
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast"
 

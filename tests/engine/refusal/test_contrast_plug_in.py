@@ -33,7 +33,7 @@ from engine.selectors import (
     get_selector,
     register_selector,
 )
-from engine.selectors.layer_ranks import percentile_ranks
+from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import contrasts
 from engine.studies.refusal.calibrate import calibrate, write_contrasts
 from engine.studies.refusal.inputs import RefusalInputs

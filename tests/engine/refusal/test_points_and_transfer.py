@@ -24,7 +24,7 @@ from engine.stats.judge_error import corrected_rate
 from engine.studies.base import conduct
 from engine.studies.refusal.composed import Composed, check_domains
 from engine.studies.refusal.inputs import RefusalInputs, sides
-from engine.studies.refusal.kept_points import POINTS, with_earlier
+from engine.studies.refusal.operating_point import POINTS, with_earlier
 from engine.studies.refusal.points import Chosen, Controlled, Measured
 from engine.studies.refusal.transfer import Evaluated
 
