@@ -13,7 +13,7 @@ from tiny_audits import draws, lowest, nll_of, tiny_audit
 from tiny_models import text
 
 from engine.data.corpora import windows
-from engine.data.disjoint import _runs, _starts, disjoint_draws
+from engine.data.disjoint import TooFewDraws, _runs, _starts, disjoint_draws
 from engine.models.loading import LoadedModel
 from engine.records.manifest import shortfalls
 from engine.results.store import Store
@@ -90,6 +90,13 @@ def test_the_evaluation_text_of_the_audit_is_what_draws_leave_out(tiny_llama, lo
             found = _drawn(replace(audit, plan=replace(audit.plan, draws_seed=seed)))
             used = {w * LENGTH + place for one in found.sets for w in one.sample_ids for place in range(LENGTH)}
             assert not used & set(held)
+
+
+def test_no_draws_are_made_where_none_are_wanted(tiny_llama, long_text, tmp_path):
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, long_text, store, scoring={"corpus": str(long_text)}, calibration_draws=0)
+        with pytest.raises(TooFewDraws, match="--calibration-draws says 0; give 2 or more"):
+            _drawn(audit)
 
 
 def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path):
