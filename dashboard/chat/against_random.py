@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING
 
 from dashboard.chat import measure
 from dashboard.chat.live import fitting_threads
+from dashboard.chat.measure import Progress
 from dashboard.state import access
+from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.masks import Mask
 from engine.records.locks import held
+from engine.results.store import Store
 from engine.selectors.base import SEEDS
+from engine.stats.blocks import block_difference
 
 if TYPE_CHECKING:
-    from dashboard.chat.measure import Progress
     from engine.data.corpora import Windows
-    from engine.edits.edit import Edit
-    from engine.edits.masks import Mask
     from engine.measures.nll import NegativeLogLikelihood
     from engine.models.loading import LoadedModel
-    from engine.results.store import Store
 
 FIRST, STEP = 4, 16  # windows that are measured first, and in each step after them
 ALL_WINDOWS = 1_000_000  # more than the text has
@@ -60,8 +61,6 @@ def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[C
     give up; the weights are back then. The model's lock is held for one step at a time, so that others get their turn.
     """
     from engine.edits.controls import global_random
-    from engine.edits.edit import UNEDITED, edit_of
-    from engine.results.store import Store
 
     n_rows = loaded.rows.n_rows
     drawn = [global_random(rows, n_rows, seed) for seed in SEEDS]
@@ -116,7 +115,6 @@ def _step(
 
 def _put_together(rows: int, total: int, text: Windows, parts: Sequence[Sequence[NegativeLogLikelihood]]) -> Compared:
     from engine.measures.nll import NegativeLogLikelihood
-    from engine.stats.blocks import block_difference
 
     dense, edited, *random = (
         NegativeLogLikelihood(

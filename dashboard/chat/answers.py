@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import fetching, live
+from dashboard.chat.live import Entry
 from dashboard.show import layout
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
 
 Say = Callable[[str, int, int], None]  # what is done, how much of how much; may raise to give up
 # Of what is asked: what is found, each time more than before.

@@ -11,23 +11,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from dashboard.charts import formats, palette
+from dashboard.chat.live import Entry
 from dashboard.state import results, shipped
 from dashboard.state.scores import scores_for, selectors_in
+from engine.edits.contrasts import Contrast, refusal_mask
+from engine.edits.mask_files import edit_from_contrast
+from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.locks import held
 from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
-
-if TYPE_CHECKING:
-    from dashboard.chat.live import Entry
-    from engine.edits.contrasts import Contrast
-    from engine.edits.masks import Mask
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
@@ -95,10 +94,6 @@ def _plug_ins() -> list[str]:
 
 def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
-    from engine.edits.contrasts import refusal_mask
-    from engine.edits.mask_files import edit_from_contrast
-    from engine.edits.masks import removed_rows
-
     if edit.mode == "language model" and edit.run:
         folder, weights = results.folder_of(edit.run), entry.loaded.weights_hash
         return removed_rows(scores_for(folder, edit.selector, weights, entry.loaded.rows.n_rows), edit.order, edit.rate)

@@ -10,16 +10,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dashboard.chat import shipped_effects
-from dashboard.chat.live import DEMO, fitting_threads
+from dashboard.chat.live import DEMO, Entry, fitting_threads
 from dashboard.state import access, results, shipped
+from engine.edits import edit as engine_edit
+from engine.edits.edit import edit_of
+from engine.edits.effect import Effect, total
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.refusal_plan import demo_plan
+from engine.studies.refusal.recorded import recorded_effect
 
 if TYPE_CHECKING:
     from dashboard.chat.edits import Edit
-    from dashboard.chat.live import Entry
-    from engine.edits import edit as engine_edit
-    from engine.edits.effect import Effect
-    from engine.edits.masks import Mask
 
 PAIRS = 40  # held-out shipped pairs of each domain
 
@@ -31,8 +35,6 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
     edit: None for rows that somebody ticked. `InputError` where it refuses fewer risk prompts, or, a refusal edit, more
     base prompts than the limit.
     """
-    from engine.studies.refusal.recorded import recorded_effect
-
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
     key = _key(wanted)
     if key not in entry.effects and (found := shipped_effects.effect_of(entry.loaded, mask, edit)):
@@ -63,8 +65,6 @@ def _key(edit: engine_edit.Edit) -> tuple[object, ...]:
 
 
 def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edit:
-    from engine.edits.edit import edit_of
-
     rows = entry.loaded.rows.n_rows
     if edit is None or edit.mode != "refusal":
         return edit_of(mask, rows)
@@ -77,9 +77,6 @@ def _measured(
     entry: Entry, edit: engine_edit.Edit, known: Effect | None, progress: Callable[[str, int, int], None]
 ) -> Effect:
     """From the store where it is known. known: what a grid measured, in the place of the shipped pairs."""
-    from engine.judges.base import EMBEDDED, open_judges
-    from engine.results.store import Store
-    from engine.run.refusal_plan import demo_plan
     from engine.run.runner import LocalRunner
     from engine.studies.refusal.effect import measured_effect, shipped_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
@@ -108,8 +105,6 @@ def _measured(
 
 def in_words(effect: Effect) -> str:
     """One sentence: perplexity where the model is broken, else refused prompts before and after."""
-    from engine.edits.effect import total
-
     if effect.broken:
         return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
     sides = {"shipped risk": effect.shipped, "risk": effect.malign, "base": effect.benign}

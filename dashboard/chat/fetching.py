@@ -10,21 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import downloads, live
 from dashboard.chat.downloads import Download
+from dashboard.chat.live import Entry
 from dashboard.show import layout
 from dashboard.state import access, shipped
 from engine.models.transfers import size_text
 from engine.records.errors import InputError, is_out_of_memory
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
 
 NO_MEMORY = "out of memory on this model's device"
 POLL_S = 1.0

@@ -8,20 +8,20 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dashboard.state import shipped
+from engine.edits.edit import UNEDITED, edit_of
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.locks import POLL_S, OnWait, held, patient
-from engine.studies.refusal.dialogue import Outcome, Piece
+from engine.studies.refusal.dialogue import Outcome, Piece, dialogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.edits.masks import Mask
     from engine.models.loading import LoadedModel
 
 DEMO = shipped.DEMO
@@ -210,10 +210,6 @@ def replies(
     Sessions take turns, one pass each, and none ever sees another's mask. `on_wait(seconds)` is called while another
     one keeps the model for longer; it may raise to give up. Close the generator to stop.
     """
-    from engine.edits.edit import UNEDITED, edit_of
-    from engine.judges.base import EMBEDDED, open_judges
-    from engine.studies.refusal.dialogue import dialogue
-
     edits = {side: edit_of(rows, loaded.rows.n_rows) if len(rows) else UNEDITED for side, rows in removed.items()}
     judge = open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):

@@ -11,11 +11,13 @@ from dashboard.chat import stamps
 from dashboard.chat.edits import DOMAINS
 from dashboard.chat.live import Entry, fitting_threads
 from dashboard.state import shipped
+from engine.edits.edit import UNEDITED, Edit as EngineEdit, edit_of
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, Exchange, open_judges
+from engine.judges.heard import verdicts_on
 from engine.records.locks import OnWait, patient
 
 if TYPE_CHECKING:
-    from engine.edits.edit import Edit as EngineEdit
-    from engine.edits.masks import Mask
     from engine.measures.fluency import Reference
 
 PROMPTS, AT_ONCE = 20, 5
@@ -67,8 +69,6 @@ def replies(
     edits; `on_pass()` before every pass and `on_wait(seconds)` while another thread holds the model may raise to give
     up, and what was written until then stays known. `InputError` as in `generate_under`.
     """
-    from engine.edits.edit import UNEDITED, edit_of
-
     edit = edit_of(mask, entry.loaded.rows.n_rows)
 
     def known() -> dict[str, Pair]:
@@ -100,8 +100,6 @@ def _write(
     on_pass: Callable[[], None],
     on_wait: OnWait,
 ) -> None:
-    from engine.judges.base import EMBEDDED, Exchange, open_judges
-    from engine.judges.heard import verdicts_on
     from engine.measures.fluency import Asked, repetition, reply_log_probabilities
     from engine.measures.generation import generate_under
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.chat.live import fitting_threads
+from engine.edits.masks import Mask
 from engine.records.locks import held
+from engine.stats.blocks import block_difference
 
 if TYPE_CHECKING:
     from engine.data.corpora import Windows
-    from engine.edits.masks import Mask
     from engine.measures.nll import NegativeLogLikelihood
     from engine.models.loading import LoadedModel
 
@@ -42,7 +43,6 @@ def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange
     `progress` is called between batches and may raise to give up; the weights are back then.
     """
     from engine.interventions.in_weights import zeroed
-    from engine.stats.blocks import block_difference
 
     tokens = evaluation_windows(loaded)
     with held(loaded.lock, lambda _: progress("waiting for another session", 0, 1)), fitting_threads(loaded):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dashboard.chat.live import fitting_threads
+from dashboard.chat.live import Entry, fitting_threads
 from dashboard.state import shipped
-
-if TYPE_CHECKING:
-    from dashboard.chat.live import Entry
 
 QUANTILE = 0.01  # of the model's own prompts, that count as unlike them
 

@@ -13,13 +13,16 @@ from dashboard.chat import edits
 from dashboard.chat.edits import Edit
 from dashboard.state import scores, shipped
 from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, stamp
+from engine.edits.contrasts import refusal_mask
+from engine.edits.edit import mask_hash
 from engine.edits.effect import Change, Effect
+from engine.edits.masks import Mask, removed_rows
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.files import json_object
 from precomputed import demo_dir, smollm2_dir
 
 if TYPE_CHECKING:
-    from engine.edits.masks import Mask
     from engine.models.loading import LoadedModel
 
 FILES = {shipped.DEMO: demo_dir() / "effects.json", shipped.SMOLLM2: smollm2_dir() / "effects.json"}
@@ -71,7 +74,6 @@ def recorded(model: str = shipped.DEMO) -> Record:
 def about_now() -> dict[str, str]:
     """The shipped risk prompts and their judge, as an effect has them."""
     from engine.data.pairs import pairs_record
-    from engine.judges.base import EMBEDDED, open_judges
     from engine.studies.refusal.effect import GENERAL, shipped_prompts
 
     asked = pairs_record(GENERAL.name, [pair for pairs in shipped_prompts().values() for pair in pairs])
@@ -104,8 +106,6 @@ def _kept(model: str, _file_stamp: object) -> Record:
 
 def effect(known: Record, weights_hash: str = "", mask: Mask | None = None) -> Effect:
     """A recorded effect, over all domains; its base prompts were held against their limit when it was recorded."""
-    from engine.edits.edit import mask_hash
-
     risk, malign, benign = (
         {"all": Change(*known[side])} if side in known else {} for side in ("shipped", "pairs", "base")
     )
@@ -121,9 +121,6 @@ def is_known(found: Record, edit: Edit, model: str = shipped.DEMO) -> bool:
 
 def mask_of(edit: Edit, model: str = shipped.DEMO) -> Mask:
     """The rows that an edit of a shipped model removes, by the shipped scores and contrasts; loads no model."""
-    from engine.edits.contrasts import refusal_mask
-    from engine.edits.masks import removed_rows
-
     if edit.mode == "refusal":
         return refusal_mask(shipped.demo_contrasts()[edit.selector, edit.domain], edit.lam, edit.k)
     folder: Path = shipped.folders()[shipped.TITLES[model]]
@@ -132,6 +129,4 @@ def mask_of(edit: Edit, model: str = shipped.DEMO) -> Mask:
 
 def short_hash(mask: Mask) -> str:
     """By which a recorded mask is known again."""
-    from engine.edits.edit import mask_hash
-
     return mask_hash(mask)[:HASH_LETTERS]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dashboard.chat.live import fitting_threads
+from dashboard.chat.live import Entry, fitting_threads
 from dashboard.state import shipped
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dashboard.chat.live import Entry
     from engine.measures.fluency import Reference
 
 ANSWERS, REFUSES, BROKEN, NOT_JUDGED = "ANSWERS", "REFUSES", "BROKEN", "NOT JUDGED"

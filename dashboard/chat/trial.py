@@ -12,14 +12,13 @@ import streamlit as st
 from dashboard.charts import formats
 from dashboard.chat import answers, effects, live, measure, outcome_words
 from dashboard.chat.answers import Say
-from dashboard.chat.live import Side
+from dashboard.chat.live import Entry, Side
 from dashboard.chat.writing import NO_ROWS
 from dashboard.show import layout, reply_text
+from engine.edits.masks import Mask
 
 if TYPE_CHECKING:
     from dashboard.chat.edits import Edit
-    from dashboard.chat.live import Entry
-    from engine.edits.masks import Mask
 
 SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
 

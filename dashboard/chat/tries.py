@@ -15,10 +15,10 @@ from dashboard.chat import stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
+from engine.edits.masks import Mask
 from engine.records.environment import environment
 
 if TYPE_CHECKING:
-    from engine.edits.masks import Mask
     from engine.measures.fluency import Reference
 
 KEPT = 100  # tries of a session

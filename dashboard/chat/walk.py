@@ -12,11 +12,11 @@ from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.chat.shipped_effects import WALKED
 from dashboard.chat.writing import NO_ROWS, Progress
+from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
 if TYPE_CHECKING:
-    from engine.edits.masks import Mask
     from engine.measures.fluency import Reference
 
 ORDERS = ("lerf", "morf")

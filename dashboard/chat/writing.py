@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dashboard.chat import edits, effects, live, own_prompts, tries
 from dashboard.chat.live import Entry, Event, Outcome, Piece, Side, SideName
 from dashboard.chat.tries import Try
+from engine.edits.masks import Mask
 from engine.records.locks import OnWait, patient
-
-if TYPE_CHECKING:
-    from engine.edits.masks import Mask
 
 Progress = Callable[[str, int, int], None]
 Masks = tuple["Mask", "Mask | None"]

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dashboard.state import access
+from dashboard.state.remakes import Remake
 from engine.run.audit_plan import AuditPlan
 from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
-    from dashboard.state.remakes import Remake
     from engine.studies.forecast import Forecast
 
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dashboard.state import access
+from engine.judges.given_replies import read_replies
+from engine.models.checkpoints import find_checkpoint
 from engine.records.errors import InputError
 from engine.records.own_folders import OwnFolder
 
@@ -81,9 +83,6 @@ class Request:
         """`InputError` where the model is not to be had: no such folder, no such name on the hub, or one that this
         software does not load; or where the file holds no replies. Of a model of the hub its small files are fetched.
         """
-        from engine.judges.given_replies import read_replies
-        from engine.models.checkpoints import find_checkpoint
-
         self.arguments()
         if self.model_at is None:
             access.need("reading files by their path")

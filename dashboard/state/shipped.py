@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +17,10 @@ import precomputed
 from dashboard.charts.formats import model_title
 from dashboard.state import scores
 from dashboard.state.results import POINTS, read_table, stamp
+from engine.edits.contrasts import Contrast, load_contrasts
 from engine.models.gguf_files import SMOLLM2, packaged
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-
-if TYPE_CHECKING:
-    from engine.edits.contrasts import Contrast
 
 DEMO = "demo"
 TITLES = {SMOLLM2: "SmolLM2-135M", DEMO: "Shipped model"}  # what pages call the models that need no download
@@ -100,8 +97,6 @@ def demo_contrasts() -> dict[tuple[str, str], Contrast]:
 
 @lru_cache(maxsize=2)
 def _contrasts(path: Path, _file_stamp: object) -> dict[tuple[str, str], Contrast]:
-    from engine.edits.contrasts import load_contrasts
-
     return {(one.selector, one.domain): one for one in load_contrasts(path)[0]}
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, learn as learn_chart, palette, series
 from dashboard.chat import live, measure, trial
+from dashboard.chat.answers import Say
+from dashboard.chat.live import Entry
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.pages.learn.answers import Settled
 from dashboard.pages.overview import watch_it
 from dashboard.show import layout, selection, stage, tools
 from dashboard.state import results, shipped, weights
+from engine.edits.masks import Mask
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from dashboard.chat.answers import Say
-    from dashboard.chat.live import Entry
-    from engine.edits.masks import Mask
 
 Step = tuple[Settled, pl.DataFrame, str]
 

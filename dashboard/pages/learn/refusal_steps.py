@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, learn as learn_chart, palette
 from dashboard.chat import edits, live, trial
+from dashboard.chat.answers import Say
+from dashboard.chat.live import Entry
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.pages.learn.answers import Settled
 from dashboard.show import selection, stage, tools
 from dashboard.state import results, shipped
+from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
-
-if TYPE_CHECKING:
-    from dashboard.chat.answers import Say
-    from dashboard.chat.live import Entry
-    from engine.edits.masks import Mask
 
 Step = tuple[Settled, pl.DataFrame, str]
 Point = dict[str, Any]

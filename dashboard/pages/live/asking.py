@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.show import layout, selection
 from dashboard.state import shipped
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 CHARACTERS = 2000
 OF_EACH = 3  # risk prompts and base prompts that are a press away

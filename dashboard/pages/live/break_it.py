@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat import marked, stamps, walk
+from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.chat.walk import Step
 from dashboard.pages.live import rounds
@@ -19,9 +21,6 @@ from dashboard.show import layout, share
 from dashboard.state import shipped
 
 if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
     from engine.measures.fluency import Reference
 
 _KEY = "live-walk"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import marked, outcome_words, stamps
 from dashboard.chat.live import Event, Outcome, Side, keep
@@ -15,11 +15,7 @@ from dashboard.chat.marked import Span
 from dashboard.chat.tries import TITLES
 from dashboard.show import layout, reply_text
 from engine.data.thinking import parts
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from engine.records.locks import OnWait
+from engine.records.locks import OnWait
 
 SUBTITLES: dict[Side, str] = {"before": "as it is", "after": "rows zeroed", "control": "random rows"}
 LEAST_SCALE = 2.0  # the needle's scale reaches so far on both sides at least, in nats

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import edits, effects, many, stamps, writing
+from dashboard.chat.live import Entry
 from dashboard.chat.many import Pair
 from dashboard.chat.tries import Request
 from dashboard.pages.live import rounds, tiles
@@ -17,9 +19,6 @@ from dashboard.show import layout
 from dashboard.state.shipped import Example
 
 if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
     from engine.measures.fluency import Reference
 
 BUTTON = f"Run {many.PROMPTS} prompts"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import fetching
+from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.pages.live.settings import Chosen
 from dashboard.show import layout
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette, series
 from dashboard.chat import edits, estimates, handed, live, opening
@@ -15,9 +15,6 @@ from dashboard.show import kept, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 OTHER = "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
 from dashboard.charts.rows import Place
@@ -16,9 +16,6 @@ from dashboard.chat.against_random import Compared
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout
 from engine.edits.masks import Mask
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 BRUSHED = "brushed"  # URL key of the brushed cells, by their names
 TITLE = "Perplexity without them"

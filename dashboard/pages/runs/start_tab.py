@@ -14,6 +14,8 @@ from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from dashboard.show import layout, selection
 from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, shipped
+from engine.cli import build_parser
+from engine.commands.analyze import audit_plan
 from engine.data.texts import available_corpora
 from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
@@ -113,9 +115,6 @@ def _model(found: Sequence[runs.Run]) -> str:
 
 def _estimate(request: jobs.Request) -> str:
     """What the command takes, from its own reading of its options."""
-    from engine.cli import build_parser
-    from engine.commands.analyze import audit_plan
-
     arguments = build_parser().parse_args(request.arguments())
     names = tuple(all_analyses()) if "all" in request.words else request.words[2:]
     return estimates.of_analyses(request.model, audit_plan(arguments), names)
