@@ -8,6 +8,7 @@ selector are dotted, so no selector owns that dash."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -96,7 +97,7 @@ def title(selector: str) -> str:
     return style(selector).title
 
 
-def in_order(selectors: list[str]) -> list[str]:
+def in_order(selectors: Iterable[str]) -> list[str]:
     """Selectors in the order used everywhere: the known ones as listed above, then the others by name."""
     known = list(STYLES)
     return sorted(set(selectors), key=lambda name: (known.index(name) if name in STYLES else len(known), name))

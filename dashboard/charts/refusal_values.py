@@ -95,8 +95,7 @@ def cell_title(row: Row) -> str:
 def strongest_first(points: pl.DataFrame) -> list[str]:
     """Selectors of `operating_points` by how many risk prompts their edits refuse, in the mean of the domains."""
     means = points.group_by("selector").agg(pl.col("edited_malign").mean())
-    order: list[str] = means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
-    return order
+    return means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
 
 
 def first_choice(frame: pl.DataFrame) -> str:

@@ -160,8 +160,7 @@ def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> C
                 f"the shipped {CONTRASTS} has {known.c_comply.size} rows, the shipped model has {rows}; rebuild it"
             )
         entry.contrasts[key] = known or _compute_contrast(entry, selector, domain, progress)
-    found: Contrast = entry.contrasts[key]
-    return found
+    return entry.contrasts[key]
 
 
 def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:

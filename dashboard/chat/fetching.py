@@ -138,8 +138,7 @@ def _rounded(seconds: float) -> str:
 
 
 def _waiting(key: str) -> _Waiting | None:
-    found: _Waiting | None = st.session_state.get(_name(key))
-    return found
+    return st.session_state.get(_name(key))
 
 
 def _name(key: str) -> str:

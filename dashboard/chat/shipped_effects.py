@@ -3,7 +3,6 @@ that the app and a site answer under these edits without a wait. `dashboard.chat
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import polars as pl
 from dashboard.chat import edits
 from dashboard.chat.edits import Edit
 from dashboard.state import scores, shipped
-from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, stamp
+from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, while_unchanged
 from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import mask_hash
 from engine.edits.effect import Change, Effect
@@ -89,7 +88,7 @@ def effect_of(loaded: LoadedModel, mask: Mask, edit: Edit | None) -> Effect | No
     weights, this number type and these rows. `InputError` where the gate did not let it answer."""
     if edit is None or edit.run or loaded.id not in FILES:
         return None
-    record = _kept(loaded.id, stamp(FILES[loaded.id]))
+    record = _kept(loaded.id)
     known = record["effects"].get(name_of(edit), {})
     of = record["weights"], record["about"].get("dtype"), known.get("mask")
     if of != (loaded.weights_hash, loaded.dtype, short_hash(mask)):
@@ -99,9 +98,7 @@ def effect_of(loaded: LoadedModel, mask: Mask, edit: Edit | None) -> Effect | No
     return effect(known, loaded.weights_hash, mask)
 
 
-@lru_cache(maxsize=4)
-def _kept(model: str, _file_stamp: object) -> Record:
-    return recorded(model)
+_kept = while_unchanged(4, lambda model: (FILES[model],))(recorded)
 
 
 def effect(known: Record, weights_hash: str = "", mask: Mask | None = None) -> Effect:

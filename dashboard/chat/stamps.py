@@ -60,8 +60,7 @@ def reference_of(
         with suppress(InputError), fitting_threads(entry.loaded):
             found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_pass=on_pass, on_wait=on_wait)
         entry.reference.append(found)
-    known: Reference | None = entry.reference[0]
-    return known
+    return entry.reference[0]
 
 
 def explained(reference: Reference | None) -> str:

@@ -58,8 +58,7 @@ class Run:
     @property
     def sweep_entry(self) -> dict[str, Any]:
         """What the manifest says about the sweep."""
-        entry: dict[str, Any] = self.manifest["files"][f"{results.SWEEP}.parquet"]
-        return entry
+        return self.manifest["files"][f"{results.SWEEP}.parquet"]
 
     @property
     def curves(self) -> pl.DataFrame:

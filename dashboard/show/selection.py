@@ -45,8 +45,7 @@ def choose(
     setting = Setting(key, options.__contains__, options[index], shared=key if keep else None)
     setting.start()  # before what it may have dropped
     _drop_foreign(key, options, options[index])
-    value: Option = _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
-    return value
+    return _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
 
 
 def _at(place: DeltaGenerator | None) -> Any:
@@ -72,11 +71,10 @@ def switch(
 ) -> Option:
     """One of few, all in sight. place: as in `choose`."""
     setting = Setting(key, options.__contains__, default)
-    value: Option = _kept(
+    return _kept(
         setting, _at(place).segmented_control, label, options, default=default, format_func=title, required=True,
         help=help_text, wrap=True,
     )  # fmt: skip
-    return value
 
 
 def _any(_: object) -> bool:
@@ -121,10 +119,7 @@ def pick(
     """One of a few ordered values. shared: widgets of this name, whatever their keys, start on the next page with what
     was chosen here."""
     setting = Setting(key, options.__contains__, default, shared)
-    value: Option = _kept(
-        setting, _at(place).select_slider, label, options, value=default, format_func=title, help=help_text
-    )
-    return value
+    return _kept(setting, _at(place).select_slider, label, options, value=default, format_func=title, help=help_text)
 
 
 def rate(

@@ -53,5 +53,4 @@ def _open(labels: list[str]) -> None:
 
 
 def _kept() -> list[Try]:
-    kept: list[Try] = st.session_state.setdefault(_TRIES, [])
-    return kept
+    return st.session_state.setdefault(_TRIES, [])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
 
 from dashboard.state import results, shipped
-from dashboard.state.results import stamp
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.model_names import model_name
 from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, summary
 from engine.studies.quantities import KEYS
@@ -81,12 +79,11 @@ def beside(folder: Path, stands_for: str | None = None) -> Beside:
     model = model_name(read_manifest(folder).get("model") or {"id": "unknown"})
     if stands_for is None and paper_model(model) is None:
         return Beside(model, None)
-    stamps = tuple(sorted((path.name, stamp(path)) for path in folder.glob("*.parquet")))
-    return Beside(model, _compare(folder, stands_for, stamps, stamp(folder / "manifest.json")))
+    return Beside(model, _compare(folder, stands_for))
 
 
-@lru_cache(maxsize=8)
-def _compare(folder: Path, stands_for: str | None, _tables: object, _manifest: object) -> Comparison:
+@results.while_unchanged(8, lambda folder, stands_for: (*sorted(folder.glob("*.parquet")), folder / MANIFEST))
+def _compare(folder: Path, stands_for: str | None) -> Comparison:
     return compare(folder, stands_for)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -43,7 +42,7 @@ def form() -> None:
 
 def _ready(file: Path, judges: list[str]) -> None:
     """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    count = _count(file, results.stamp(file))
+    count = _count(file)
     if not judges:
         raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
     request = jobs.judging(file, ",".join(judges), _free(file))
@@ -52,8 +51,8 @@ def _ready(file: Path, judges: list[str]) -> None:
     st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
 
 
-@lru_cache(maxsize=4)
-def _count(file: Path, _stamp: object) -> int:
+@results.while_unchanged(4, lambda file: (file,))
+def _count(file: Path) -> int:
     """Read once for a file, not whenever the page is drawn."""
     return len(read_replies(file))
 

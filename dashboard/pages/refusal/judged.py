@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import polars as pl
 
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
 from dashboard.state import results
-from dashboard.state.results import JUDGED, stamp
+from dashboard.state.results import JUDGED
 from engine.judges.given_replies import JUDGED as COULD_JUDGE, cut_off, unjudged
 from engine.judges.quality import agreement_table, disagreements, of_half
 from engine.records import bounds
@@ -68,13 +67,9 @@ def find(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+@results.while_unchanged(4, lambda folder: (folder / name for name in (JUDGED, *TABLES)))
 def read(folder: Path) -> Judged:
     """The verdicts of a folder; `InputError` where a file is missing, damaged or not what the command writes."""
-    return _read(folder, tuple(stamp(folder / name) for name in (JUDGED, *TABLES)))
-
-
-@lru_cache(maxsize=4)
-def _read(folder: Path, _stamps: object) -> Judged:
     record = _record(folder)
     files = record["files"]
     for name in (VERDICTS, *(name for name in TABLES[1:] if name in files)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +140,7 @@ def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _wrong(path: Path, entry: dict[str, Any]) -> str:
     if not path.is_file():
         return f"{path.name} is missing"
-    return "" if _hash(path, stamp(path)) == entry.get("sha256") else f"{path.name} does not fit its checksum"
+    return "" if _hash(path) == entry.get("sha256") else f"{path.name} does not fit its checksum"
 
 
-@lru_cache(maxsize=512)
-def _hash(path: Path, _file_stamp: object) -> str:
-    return file_sha256(path)
+_hash = results.while_unchanged(512, lambda path: (path,))(file_sha256)
