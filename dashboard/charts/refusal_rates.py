@@ -36,22 +36,20 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
             marks.append(dots.Dot(place, rate[0], f"{label}<br>{name}: {percent(*rate)}{of}", *rate[1:]))
         dots.add(figure, name, marks, colour, symbol)
     labels = [name.replace(": ", ":<br>") for name in names]
-    return dots.finished(
-        figure, labels, "refused", "Before and after", "95% intervals", row_px=46, bottom=90, axis=dots.SHARE
-    )
+    heading, below = "Before and after", "95% intervals"
+    return dots.finished(figure, labels, "refused", heading, below, row_px=46, bottom=90, axis=dots.SHARE)
 
 
-def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
+def controls(point: Row, seeds: pl.DataFrame) -> go.Figure:
     """Malign refusal of the edit beside random masks with as many rows: one mark per seed, or mean and largest.
-    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, None where only the summary is known."""
+    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, none where only the summary is known."""
     figure = go.Figure()
     names = ["The edit"]
     real = (point["edited_malign"], point.get("edited_malign_low"), point.get("edited_malign_high"))
     the_edit = dots.Dot(0, real[0], f"the edit: {percent(*real)}", *real[1:])
     dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
     for kind, prefix in (("layer_matched", "control"), ("global_random", "global")):
-        marks = _control_marks(point, seeds, kind, prefix)
-        if marks:
+        if marks := _control_marks(point, seeds, kind, prefix):
             found = [dots.Dot(len(names), rate, text) for rate, text in marks]
             dots.add(figure, CONTROL_TITLES[kind].lower(), found, _CONTROL_COLOUR, _CONTROL_SYMBOL, legend=False)
             names.append(CONTROL_TITLES[kind].replace(", ", ",<br>"))
@@ -61,8 +59,8 @@ def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     return dots.finished(figure, names, "risk prompts refused", heading, below, row_px=50, bottom=50, axis=dots.SHARE)
 
 
-def _control_marks(point: Row, seeds: pl.DataFrame | None, kind: str, prefix: str) -> list[tuple[float, str]]:
-    if seeds is not None and (seeds["control"] == kind).any():
+def _control_marks(point: Row, seeds: pl.DataFrame, kind: str, prefix: str) -> list[tuple[float, str]]:
+    if seeds.height and (seeds["control"] == kind).any():
         return [
             (row["malign"], f"{CONTROL_TITLES[kind].lower()}, seed {row['seed']}: {percent(row['malign'])}")
             for row in seeds.filter(control=kind).iter_rows(named=True)

@@ -11,6 +11,7 @@ from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.refusal_values import Row, percent, strength
 
 _MARK_PX, _RING_PX = 10, 18
+_UNEDITED = "<b>unedited model</b>"
 _HEIGHT, _BOTTOM = 480, 100  # pixels; below the plot: axis title, legend
 
 
@@ -76,17 +77,16 @@ def _placed(cells: pl.DataFrame) -> pl.DataFrame:
 
 def _hover(row: Row) -> str:
     lines = [
-        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}",
+        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}" if row["k"] else _UNEDITED,
         f"risk prompts refused {percent(row['malign'], row['malign_low'], row['malign_high'])}",
         f"harmless ones {percent(row['benign'], row['benign_low'], row['benign_high'])}",
         f"perplexity {formats.perplexity(row['nll'])}",
     ]
-    if row["rows_removed"] is not None:
+    if row["rows_removed"]:
         lines.append(f"{row['rows_removed']:,} rows removed")
     if row["point"]:
-        lines.append(
-            "operating point" + (", rescued under a relaxed limit of harmless prompts" if row["rescue"] else "")
-        )
+        rescued = ", rescued under a relaxed limit of harmless prompts" if row["rescue"] else ""
+        lines.append(f"operating point{rescued}")
     return "<br>".join(lines)
 
 
@@ -98,12 +98,5 @@ def _before(figure: go.Figure, unedited: pl.DataFrame) -> None:
         x=[row["log10_perplexity"] for row in rows], y=[row["malign"] for row in rows], mode="markers",
         name="unedited model",
         marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
-        customdata=[
-            f"<b>unedited model</b><br>risk prompts refused "
-            f"{percent(row['malign'], row['malign_low'], row['malign_high'])}<br>harmless ones "
-            f"{percent(row['benign'], row['benign_low'], row['benign_high'])}<br>perplexity "
-            f"{formats.perplexity(row['nll'])}"
-            for row in rows
-        ],
-        hovertemplate="%{customdata}<extra></extra>",
+        customdata=[_hover(row) for row in rows], hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip

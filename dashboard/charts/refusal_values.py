@@ -36,10 +36,8 @@ def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFra
         for place, end in enumerate(("low", "high")):
             bounds = [wilson_of_rate(rate, n)[place] if rate is not None and n else None for rate, n in pairs]
             frame = frame.with_columns(pl.Series(f"{kind}_{end}", bounds, dtype=pl.Float64))
-    chosen: dict[str, bool] = {}
-    if points is not None:
-        for row in points.filter(pl.col("k").is_not_null()).iter_rows(named=True):
-            chosen[cell_id(row)] = bool(row["rescue"])
+    known = () if points is None else points.drop_nulls("k").iter_rows(named=True)
+    chosen = {cell_id(row): bool(row["rescue"]) for row in known}
     ids = [cell_id(row) for row in frame.iter_rows(named=True)]
     return frame.with_columns(
         id=pl.Series(ids, dtype=pl.String),
@@ -52,16 +50,15 @@ def _of_points(points: pl.DataFrame) -> pl.DataFrame:
     wanted = {"pairs", "edited_malign", "edited_benign", "edited_nll", "unedited_malign"}
     if not wanted <= set(points.columns):
         raise InputError("the operating points have no rates yet; run `selector-audit refusal control` on this folder")
-    parts = []
-    for side in ("unedited", "edited"):
-        zero = [pl.lit(0.0).alias(name) for name in ("lambda", "k")] if side == "unedited" else ["lambda", "k"]
-        rows = pl.lit(0, pl.Int64).alias("rows_removed") if side == "unedited" else "rows_removed"
-        parts.append(
-            points.filter(pl.col("k").is_not_null()).select(
-                "selector", "domain", *zero, rows, malign=f"{side}_malign", malign_n="pairs",
-                benign=f"{side}_benign", benign_n="pairs", nll=f"{side}_nll", feasible=~pl.col("rescue"),
-            )
-        )  # fmt: skip
+    points = points.drop_nulls("k")
+    unedited = points.with_columns(pl.col("lambda", "k", "rows_removed") * 0)
+    parts = [
+        table.select(
+            "selector", "domain", "lambda", "k", "rows_removed", malign=f"{side}_malign", malign_n="pairs",
+            benign=f"{side}_benign", benign_n="pairs", nll=f"{side}_nll", feasible=~pl.col("rescue"),
+        )
+        for side, table in (("unedited", unedited), ("edited", points))
+    ]  # fmt: skip
     return pl.concat(parts, how="vertical_relaxed")
 
 
@@ -125,30 +122,22 @@ def rate_changes(
     """What the edit does to every set of prompts, (rate, low, high) each.
     cell, before: rows of `cells`. point: the row of `operating_points` of this cell, if it is one. published:
     the printed cells were measured on the very prompts of the operating points, so that these are not told twice."""
-    found = []
-    if point is None or not published:
-        for kind in ("malign", "benign"):
-            old = _rates(before, kind) if before else (None, None, None)
-            told = ("prompts of the grid", kind == "malign", old, _rates(cell, kind), cell[f"{kind}_n"])
-            found.append(RateChange(*told))
+    lines: list[tuple[str, str, Row, str, Row, str, int | None]] = []  # prompts, kind, and of either side row and name
+    grid = "prompts of the grid"
+    for kind in ("malign", "benign") if point is None or not published else ():
+        lines.append((grid, kind, before or {}, kind, cell, kind, cell[f"{kind}_n"]))
     if point is not None and point.get("edited_malign") is not None:
-        name = "prompts of the grid" if point.get("heldout") is False else "held-out prompts"
+        name = grid if point.get("heldout") is False else "held-out prompts"
         for kind in ("malign", "benign"):
-            found.append(
-                RateChange(
-                    name, kind == "malign", _rates(point, f"unedited_{kind}"), _rates(point, f"edited_{kind}"),
-                    point.get("pairs"),
-                )
-            )  # fmt: skip
+            lines.append((name, kind, point, f"unedited_{kind}", point, f"edited_{kind}", point.get("pairs")))
     if transfer is not None:
         here = of_cell(transfer, cell).filter(~pl.col("prompts").is_in(_NOT_TRANSFER))
         for row in here.iter_rows(named=True):
-            found.append(
-                RateChange(
-                    row["prompts"], row["kind"] == "malign", _rates(row, "before"), _rates(row, "after"), row["n"]
-                )
-            )
-    return found
+            lines.append((row["prompts"], row["kind"], row, "before", row, "after", row["n"]))
+    return [
+        RateChange(prompts, kind == "malign", _rates(old, was), _rates(new, now), n)
+        for prompts, kind, old, was, new, now, n in lines
+    ]
 
 
 def _rates(row: Row, name: str) -> tuple[float | None, float | None, float | None]:
@@ -197,12 +186,8 @@ def of_cell(table: pl.DataFrame, cell: Row) -> pl.DataFrame:
 
 def point_of(points: pl.DataFrame | None, cell: Row) -> Row | None:
     """The operating point that a cell is; None if it is none."""
-    if points is None:
-        return None
-    for row in points.filter(pl.col("k").is_not_null()).iter_rows(named=True):
-        if cell_id(row) == cell_id(cell):
-            return row
-    return None
+    found = None if points is None else of_cell(points, cell)
+    return None if found is None or found.is_empty() else found.row(0, named=True)
 
 
 def percent(rate: float | None, low: float | None = None, high: float | None = None) -> str:

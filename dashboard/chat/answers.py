@@ -17,7 +17,6 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.chat import fetching, live
 from dashboard.chat.live import Entry
 from dashboard.show import layout
-from engine.records.errors import InputError
 
 Say = Callable[[str, int, int], None]  # what is done, how much of how much; may raise to give up
 # Of what is asked: what is found, each time more than before.
@@ -72,26 +71,17 @@ def ask(
     job: tuple[Question, Work] | None = fetching.due(key, now)
     if job is not None:
         asked, job_work = job
-        last = Answer(asked)
-        st.session_state[name] = last
-        stop.button("Stop", key=f"{key}-stop", on_click=last.end)  # any click ends this script run at its next output
-        try:
-            with (
-                fetching.model(key, asked.model, job, status.caption, asked.weights_hash) as entry,
-                closing(job_work(asked.about, entry, layout.progress_in(status))) as finds,
-            ):
+        answer = st.session_state[name] = Answer(asked)
+
+        def write(entry: Entry) -> None:
+            with closing(job_work(asked.about, entry, layout.progress_in(status))) as finds:
                 for found in finds:
-                    last.found.append(found)
+                    answer.found.append(found)
                     with below.container():
                         show(asked.about, found, False)
-            last.end()
-        except fetching.Downloading:
-            pass  # it begins again when the model is here
-        except InputError as error:
-            last.problem = str(error)
-            last.end()
-        status.empty()
-        stop.empty()
+
+        stop.button("Stop", key=f"{key}-stop", on_click=answer.end)  # any click ends this script run at its next output
+        fetching.worked(key, asked.model, job, answer, status, stop, write, asked.weights_hash)
     if fetching.under_way(key, status):
         return
     last = _last(name, question)

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.charts import formats
 from dashboard.chat import downloads, live
 from dashboard.chat.downloads import Download
 from dashboard.chat.live import Entry
@@ -83,6 +84,30 @@ def model(
             yield entry
 
 
+class Worked(Protocol):
+    """What is written with a model. ended: to its end, or to a `problem`."""
+
+    ended: bool
+    problem: str
+
+
+def worked(
+    key: str, model_id: str, job: object, now: Worked, status: DeltaGenerator, stop: DeltaGenerator,
+    work: Callable[[Entry], object], weights_hash: str | None = None,
+) -> None:  # fmt: skip
+    """Does `work` with the model and notes how it ended, or leaves the job waiting for a download, as `model` does."""
+    try:
+        with model(key, model_id, job, status.caption, weights_hash) as entry:
+            work(entry)
+        now.ended = True
+    except Downloading:
+        pass  # the bar has a Stop of its own
+    except InputError as error:
+        now.problem, now.ended = str(error), True
+    status.empty()
+    stop.empty()
+
+
 @contextmanager
 def _saying_lack_of_memory() -> Iterator[None]:
     """Passes that no step of the engine does in parts may find no memory anywhere: one line, and the app goes on."""
@@ -127,14 +152,8 @@ def _told(download: Download) -> tuple[float, str]:
         return (fetched / total if total else 0.0), f"Stopping {name}"
     if not total:
         return 0.0, f"Asking the hub for {name} … ({download.elapsed_s:.0f} s)"
-    rest = "" if left is None else f", about {_rounded(left)} left"
+    rest = "" if left is None else f", about {formats.duration(left)} left"
     return min(fetched / total, 1.0), f"Fetching {name}: {size_text(fetched)} of {size_text(total)}{rest}"
-
-
-def _rounded(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _waiting(key: str) -> _Waiting | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashboard.charts import formats
+from dashboard.chat import stamps
 from dashboard.chat.live import Outcome, Side
 from dashboard.show import layout
 
@@ -11,8 +12,7 @@ def facts(outcome: Outcome[Side], broken: str = "") -> str:
     """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that."""
     length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
     pieces = [formats.seconds(outcome.elapsed_s), length]
-    if outcome.log_probabilities:
-        mean = sum(outcome.log_probabilities) / len(outcome.log_probabilities)
+    if (mean := stamps.mean_of(outcome)) is not None:
         pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
     if broken:
         pieces.append(f"**{layout.plain(broken)}**")

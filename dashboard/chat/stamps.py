@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from dashboard.chat.live import Entry, fitting_threads
+from dashboard.chat.live import Entry, Outcome, fitting_threads
 from dashboard.state import shipped
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
@@ -40,6 +41,16 @@ def stamp(refusal: bool, judged: bool, broken: str = "") -> str:
     if broken:
         return BROKEN
     return (REFUSES if refusal else ANSWERS) if judged else NOT_JUDGED
+
+
+def mean_of(outcome: Outcome[Any]) -> float | None:
+    """Of a reply's log-probabilities, in nats; None where it says nothing."""
+    return fmean(outcome.log_probabilities) if outcome.log_probabilities else None
+
+
+def why_broken(outcome: Outcome[Any], reference: Reference | None) -> str:
+    """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
+    return reference.broken(mean_of(outcome), outcome.repeated) if reference else ""
 
 
 def chip(stamp: str) -> tuple[str, str]:

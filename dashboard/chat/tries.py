@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -78,8 +77,7 @@ class Try:
         """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
         if self.broken and outcome.side == "after":
             return self.broken
-        mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
-        return self.reference.broken(mean, outcome.repeated) if self.reference else ""
+        return stamps.why_broken(outcome, self.reference)
 
     def stamp(self, outcome: Outcome[Side]) -> str:
         """As in `stamps`."""
@@ -94,14 +92,14 @@ class Try:
 
         A control with another seed, and a side without the margins that are asked for, count as missing.
         """
-        missing = []
-        for side in request.sides:
+
+        def lacks(side: Side) -> bool:
             outcome = self.outcomes.get(side)
-            other = side == "control" and request.control_seed != self.control_seed
-            lacks = outcome is not None and request.margins and not outcome.along and outcome.margin is not None
-            if outcome is None or other or lacks:
-                missing.append(side)
-        return tuple(missing)
+            if outcome is None or (side == "control" and request.control_seed != self.control_seed):
+                return True
+            return request.margins and not outcome.along and outcome.margin is not None
+
+        return tuple(filter(lacks, request.sides))
 
 
 def mask_hash(mask: Mask) -> str:
@@ -131,14 +129,13 @@ def record(one: Try) -> dict[str, Any]:
 
 
 def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
-    mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
     return {
         "text": outcome.text,
         "refusal": outcome.refusal,
         "judged": outcome.judged,
         "judge_reason": outcome.reason,
         "broken": one.why_broken(outcome) or None,
-        "mean_log_probability": mean,
+        "mean_log_probability": stamps.mean_of(outcome),
         "repetition": outcome.repeated,
         "margin": outcome.margin,
         "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
@@ -164,14 +161,11 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
     """Tries side by side for people: verdict and margin of every side. Newest first."""
     rows = []
     for number, one in reversed(list(enumerate(tries, start=1))):
-        model = shipped.title_of(one.request.model)
+        request = one.request
         row = {
-            "Try": number,
-            "Model": model,
-            "Edit": one.request.edit.describe(),
-            "Prompt": one.request.prompt,
-            "Rows": one.rows_removed,
-        }
+            "Try": number, "Model": shipped.title_of(request.model), "Edit": request.edit.describe(),
+            "Prompt": request.prompt, "Rows": one.rows_removed,
+        }  # fmt: skip
         for side in SIDES:
             outcome = one.outcomes.get(side)
             row[TITLES[side]] = verdict(outcome, one.why_broken(outcome)) if outcome else "–"

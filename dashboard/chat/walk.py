@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dashboard.chat import edits, effects, live, stamps, writing
@@ -42,10 +41,9 @@ class Step:
 
     def why_broken(self, reference: Reference | None) -> str:
         """Why the reply counts as broken, "" where it does not or nothing is known to compare it with."""
-        if self.broken or self.outcome is None or reference is None:
+        if self.broken or self.outcome is None:
             return self.broken
-        read = self.outcome.log_probabilities
-        return reference.broken(fmean(read) if read else None, self.outcome.repeated)
+        return stamps.why_broken(self.outcome, reference)
 
     def stamp(self, reference: Reference | None) -> str:
         """As in `stamps`, "" before there is a reply."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import polars as pl
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts import formats
+from dashboard.charts import formats, palette
 from dashboard.show import layout
 from dashboard.show.kept import Setting, Several
 
@@ -46,6 +47,27 @@ def choose(
     setting.start()  # before what it may have dropped
     _drop_foreign(key, options, options[index])
     return _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
+
+
+def choose_domain(
+    table: pl.DataFrame, key: str, label: str = "Domain", *, keep: bool = False, place: DeltaGenerator | None = None
+) -> str:
+    """One of the domains of a table, in its order."""
+    domains = table["domain"].unique(maintain_order=True).to_list()
+    return choose(label, domains, key, title=palette.capital, keep=keep, place=place)
+
+
+def choose_selector(
+    table: pl.DataFrame,
+    key: str,
+    *,
+    default: str | None = None,
+    keep: bool = False,
+    place: DeltaGenerator | None = None,
+) -> str:
+    """One of the selectors of a table, in the order used everywhere."""
+    known = palette.in_order(table["selector"].unique())
+    return choose("Selector", known, key, default=default, title=palette.title, keep=keep, place=place)
 
 
 def _at(place: DeltaGenerator | None) -> Any:
@@ -159,13 +181,16 @@ def tabs(labels: Sequence[str], key: str) -> list[Any]:
     return list(made)
 
 
-def turned(pages: int, key: str, of: object) -> int:
-    """The page of a long list, from 1. Another list (`of`) starts at page 1 again, a link keeps its page."""
+def page_of(table: pl.DataFrame, rows: int, key: str, of: object = None) -> tuple[int, pl.DataFrame]:
+    """A page of a long table, with the number of its first row. Another one (`of`) starts at page 1 again, a link keeps
+    its page."""
+    pages = -(-table.height // rows)
     before = st.session_state.get(f"{key}-of")
     st.session_state[f"{key}-of"] = of
     if before not in (None, of) or not 1 <= st.session_state.get(key, 1) <= pages:
         st.session_state[key] = 1
-    return st.pagination(pages, key=key, bind="query-params")
+    start = (st.pagination(pages, key=key, bind="query-params") - 1) * rows
+    return start, table.slice(start, rows)
 
 
 def more(draw: Callable[[], object]) -> None:

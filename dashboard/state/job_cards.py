@@ -111,25 +111,17 @@ def _curves(job: jobs.Job, key: str) -> None:
 def told(progress: dict[str, Any] | None) -> tuple[float, str]:
     """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
     progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what."""
-    if progress is None or not progress.get("total"):
-        part = _part(progress or {})
+    progress, part = progress or {}, ""
+    if progress.get("parts"):
+        part = f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
+    if not progress.get("total"):
         return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"
-    part = _part(progress)
     text = f"{progress['stage']}: {progress['done']:,} of {progress['total']:,}"
-    of_all, left = progress.get("seconds_left_of_all"), progress["seconds_left"]
     rest = ""
-    if of_all is not None:
-        rest = f", about {_rounded(of_all)} left of all"
-    elif left is not None:
-        rest = f", about {_rounded(left)} left of this stage"
+    for left, of in ((progress["seconds_left"], "this stage"), (progress.get("seconds_left_of_all"), "all")):
+        rest = rest if left is None else f", about {formats.duration(left)} left of {of}"
     share = min(max(progress["done"] / progress["total"], 0.0), 1.0)
     return share, f"{f'{part}. ' if part else ''}{text}{rest}"
-
-
-def _part(progress: dict[str, Any]) -> str:
-    if not progress.get("parts"):
-        return ""
-    return f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
 
 
 def address_of(request: jobs.Request) -> tuple[str, dict[str, str]]:
@@ -150,9 +142,3 @@ def _to_the_page(job: jobs.Job, here: str | None) -> None:
         path, shown = here, {name: st.query_params[name] for name in _PARTS if name in st.query_params}
         settings = {name: value for name, value in settings.items() if name not in _PARTS} | shown
     menu.link("Show the results", path, settings, icon=":material/arrow_forward:")
-
-
-def _rounded(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

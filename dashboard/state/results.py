@@ -165,6 +165,15 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def holding(folder: Path, name: str, what: str, command: str) -> list[Path]:
+    """Folders that hold a file of this name, `folder` itself or up to three levels below, by name; `InputError` if
+    there is none."""
+    found = {path.parent for path in below(folder, name, command)}
+    if not found:
+        raise InputError(f"{folder} holds no {what}; run `{command} --out {folder}` first")
+    return sorted(found)
+
+
 def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
     """Files of this name or kind in a folder and up to three levels below it; links that lead back are not followed.
     odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).

@@ -104,8 +104,7 @@ def pick(
         with stage:
             layout.problem(error)
         return None
-    with bar:
-        model = selection.choose("Model", models, "model", keep=True)
+    model = selection.choose("Model", models, "model", keep=True, place=bar)
     paper.about(model)
     return Source(chosen, model, folder, stage, bar)
 

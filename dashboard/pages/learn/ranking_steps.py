@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, learn as learn_chart, palette, series
+from dashboard.charts import formats, learn as learn_chart, series
 from dashboard.chat import live, measure, trial
 from dashboard.chat.answers import Say
 from dashboard.chat.live import Entry
@@ -31,10 +31,7 @@ def row() -> Step:
     first, second, third, fourth = st.columns([4, 4, 4, 5], vertical_alignment="bottom")
     block = selection.choose("Block", list(dict.fromkeys(entry.block for entry in found)), "learn_block", place=first)
     names = [entry.projection for entry in found if entry.block == block]
-    with second:
-        projection = selection.choose(
-            "Projection", names, "learn_projection", default="q_proj" if "q_proj" in names else None
-        )
+    projection = selection.choose("Projection", names, "learn_projection", default="q_proj", place=second)
     values = weights.matrix(block, projection)
     with third:
         chosen = selection.number("Row", 0, values.shape[0] - 1, "learn_row", default=5)
@@ -73,9 +70,8 @@ def zero() -> Step:
             watch_it.alone(folder, sweep, "random", "lerf", "Rows drawn by lot")
     shown = points.filter(pl.col("order") == "lerf")
     rates = [rate for rate in shown["rate"].to_list() if rate > 0]
-    rate = selection.pick(
-        "Rows zeroed", rates, "learn_rate", default=min(rates, key=lambda value: abs(value - 0.1)), title=formats.rate
-    )
+    nearest = min(rates, key=lambda value: abs(value - 0.1))
+    rate = selection.pick("Rows zeroed", rates, "learn_rate", default=nearest, title=formats.rate)
     nll = lesson_answers.nll_at(shown, "lerf", rate)
     figure = learn_chart.curves(points, "random", ["lerf"], unmasked, rate)
     tools.show(figure, "random-rows", key="learn-curves", hero=stage.on())
@@ -94,19 +90,15 @@ def zero() -> Step:
         n_rows = entry.loaded.rows.n_rows
         return np.sort(np.random.default_rng().choice(n_rows, size=round(rate * n_rows), replace=False))
 
-    trial.trial(
-        "learn-zero", "Zero some now", trial.Request(live.DEMO, f"{formats.rate(rate)} of the rows, drawn now", draw)
-    )
+    request = trial.Request(live.DEMO, f"{formats.rate(rate)} of the rows, drawn now", draw)
+    trial.trial("learn-zero", "Zero some now", request)
     return lesson_answers.settle_zero(shown, unmasked), shown, curves.provenance
 
 
 def orders() -> Step:
     """LeRF and MoRF of one selector."""
     curves = results.read_run(shipped.demo_results_dir())
-    known = palette.in_order(curves.frame["selector"].unique().to_list())
-    selector = selection.choose(
-        "Selector", known, "learn_selector", default="lrp" if "lrp" in known else None, title=palette.title
-    )
+    selector = selection.choose_selector(curves.frame, "learn_selector", default="lrp")
     curves, points, unmasked = _sweep([selector])
     figure = learn_chart.curves(points, selector, results.ORDERS, unmasked, lesson_answers.ORDER_RATE)
     tools.show(figure, f"orders-{selector}", key="learn-curves", hero=stage.on())
@@ -120,7 +112,7 @@ def stability() -> Step:
     both = lesson_answers.stability_and_gap(stable.frame, gap.frame)
     figure = learn_chart.stable_and_valid(both, lesson_answers.STABLE)
     tools.show(figure, "stable-and-valid", key="learn-stability", hero=stage.on())
-    size, rate = both.row(0, named=True)["size"], both.row(0, named=True)["rate"]
+    size, rate = both.select("size", "rate").row(0)
     st.caption(
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "
         f"minus NLL under LeRF at {formats.rate(rate)}."

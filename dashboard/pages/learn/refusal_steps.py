@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, learn as learn_chart, palette
+from dashboard.charts import formats, learn as learn_chart
 from dashboard.chat import edits, live, trial
 from dashboard.chat.answers import Say
 from dashboard.chat.live import Entry
@@ -34,13 +34,11 @@ REPLY_TOKENS = 40
 def install() -> Step:
     """Refused shares before and after the measured edit, and the edit itself on a prompt."""
     point, provenance = _point()
-    bars = _bars(
-        [
-            (prompts, name, *_rate(point, f"{when}_{kind}"))
-            for prompts, kind in (("risky prompts", "malign"), ("harmless prompts", "benign"))
-            for name, when in (("as it is", "unedited"), ("rows zeroed", "edited"))
-        ]
-    )
+    bars = _bars([
+        (prompts, name, *_rate(point, f"{when}_{kind}"))
+        for prompts, kind in (("risky prompts", "malign"), ("harmless prompts", "benign"))
+        for name, when in (("as it is", "unedited"), ("rows zeroed", "edited"))
+    ])  # fmt: skip
     _figure(bars, point, "Refused before and after the edit")
     prompt = _prompt(point["domain"])
     trial.trial("learn-install", "Zero the rows and ask", _request(point, prompt, None))
@@ -50,14 +48,12 @@ def install() -> Step:
 def control() -> Step:
     """The same with random rows, as many in every matrix."""
     point, provenance = _point()
-    bars = _bars(
-        [
-            ("risky prompts", "as it is", *_rate(point, "unedited_malign")),
-            ("risky prompts", "chosen rows zeroed", *_rate(point, "edited_malign")),
-            ("risky prompts", "random rows, mean of three", point["control_malign"], None, None),
-            ("risky prompts", "random rows, strongest of three", point["control_malign_max"], None, None),
-        ]
-    )
+    bars = _bars([
+        ("risky prompts", "as it is", *_rate(point, "unedited_malign")),
+        ("risky prompts", "chosen rows zeroed", *_rate(point, "edited_malign")),
+        ("risky prompts", "random rows, mean of three", point["control_malign"], None, None),
+        ("risky prompts", "random rows, strongest of three", point["control_malign_max"], None, None),
+    ])  # fmt: skip
     _figure(bars, point, "Refused with chosen and with random rows")
     prompt = _prompt(point["domain"])
     seeds = RefusalPlan.control_seeds
@@ -80,12 +76,9 @@ def _point() -> tuple[Point, str]:
     if frame.is_empty():
         raise InputError("no operating point was measured; rebuild them with `python -m precomputed.recipe`")
     first, second = st.columns(2)
-    with first:
-        domains = frame["domain"].unique(maintain_order=True).to_list()
-        domain = selection.choose("Domain", domains, "learn_domain", title=palette.capital, keep=True)
-    there = palette.in_order(frame.filter(pl.col("domain") == domain)["selector"].unique().to_list())
-    selector = selection.choose("Selector", there, "learn_by", title=palette.title, keep=True, place=second)
-    return frame.filter(pl.col("domain") == domain, pl.col("selector") == selector).row(0, named=True), found.provenance
+    frame = frame.filter(domain=selection.choose_domain(frame, "learn_domain", keep=True, place=first))
+    selector = selection.choose_selector(frame, "learn_by", keep=True, place=second)
+    return frame.filter(selector=selector).row(0, named=True), found.provenance
 
 
 def _rate(point: Point, name: str) -> tuple[float, float, float]:

@@ -28,9 +28,7 @@ def prompt(
     ask: DeltaGenerator, chips: DeltaGenerator, model: str, domain: str, possible: bool, takes: str = ""
 ) -> tuple[str, bool]:
     """The prompt, and whether it is to be answered now: Enter and Run ask for that, and an example that is pressed.
-
-    takes: how long an answer takes, in words, beside Run.
-    """
+    takes: how long an answer takes, in words, beside Run."""
     offered = examples_of(model, domain)
     _stay_with(offered, (model, domain))
     with ask.form("ask", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
@@ -45,8 +43,8 @@ def prompt(
         for number, example in enumerate(offered):
             st.button(
                 layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…")), key=f"example-{number}",
-                help=layout.plain(example.prompt), on_click=_use,
-                args=(example.prompt,), disabled=not possible,
+                help=layout.plain(example.prompt), disabled=not possible,
+                on_click=st.session_state.update, args=({"prompt": example.prompt, _PRESSED: True},),
             )  # fmt: skip
     pressed = bool(st.session_state.pop(_PRESSED, False)) or pressed
     if len(text) > CHARACTERS:
@@ -57,10 +55,6 @@ def prompt(
     if pressed and not text:
         ask.caption("There is no prompt yet: write one, or press an example.")
     return text, pressed and bool(text)
-
-
-def _use(prompt: str) -> None:
-    st.session_state["prompt"], st.session_state[_PRESSED] = prompt, True
 
 
 def _stay_with(offered: list[shipped.Example], of: tuple[str, str]) -> None:

@@ -52,20 +52,16 @@ def _begin(request: Request) -> Round:
 
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
-
     progress, waiting = layout.progress_in(status), layout.queued_in(status)
 
     def passing() -> None:
         progress("Replies", done[0], total)
 
-    def comparing() -> None:
-        status.caption("Once for this model: its own replies to the example prompts …")
-
     mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
     now.rows = len(mask)
     effect = effects.checked_effect(entry, mask, request.edit, progress)
     now.effect = effects.in_words(effect)
-    now.reference = stamps.reference_of(entry, comparing, waiting)
+    now.reference = rounds.reference(entry, status)
     prompts = [one.prompt for one in now.asked]
     for told in many.replies(entry, mask, prompts, request.reply_tokens, on_pass=passing, on_wait=waiting):
         if effect.broken:

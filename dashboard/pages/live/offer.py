@@ -43,7 +43,8 @@ def refusal_run(model_id: str) -> None:
         estimated("live-estimate", ("run", model_id, pairs), lambda: run_estimates.of_refusal(model_id, plan))
         job = jobs.registry().of(request)
         if (folder / f"{results.REFUSAL_SWEEP}.parquet").is_file() and not (job and job.active):
-            st.button("Use this run", key="live-use-run", on_click=_use, args=(folder,), type="primary")
+            use = {"edit_run": str(folder)}
+            st.button("Use this run", key="live-use-run", type="primary", on_click=st.session_state.update, args=(use,))
         if job is not None:
             job_cards.show([job], "live-", here="refusal")
         elif not access.limited():
@@ -66,10 +67,6 @@ def _is_of(folder: Path, model_id: str) -> bool:
         return (read_manifest(folder).get("model") or {}).get("id") in names
     except InputError:
         return False
-
-
-def _use(folder: Path) -> None:
-    st.session_state["edit_run"] = str(folder)
 
 
 def scores(model_id: str, selector: str) -> None:

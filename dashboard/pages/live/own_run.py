@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette
 from dashboard.charts.refusal_values import percent
 from dashboard.chat.edits import Edit, cell_name
 from dashboard.pages.live import offer
@@ -41,11 +40,9 @@ def settings(model_id: str) -> Edit:
 
 def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
     columns = st.columns(3)
-    domains = edited["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Domain", domains, "run_domain", title=palette.capital, place=columns[0])
+    domain = selection.choose_domain(edited, "run_domain", place=columns[0])
     of_domain = edited.filter(domain=domain)
-    selectors = palette.in_order(of_domain["selector"].unique().to_list())
-    selector = selection.choose("Selector", selectors, "run_selector", title=palette.title, place=columns[1])
+    selector = selection.choose_selector(of_domain, "run_selector", place=columns[1])
     cells = {
         cell_name(row["lambda"], row["k"]): row
         for row in of_domain.filter(selector=selector)

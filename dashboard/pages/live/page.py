@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching, live, opening, stamps, writing
+from dashboard.chat import fetching, live, opening, writing
 from dashboard.chat.tries import Request, Try
 from dashboard.pages.live import (
     break_it,
@@ -25,9 +24,6 @@ from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection
 from dashboard.state import shipped
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 HOW_TO_READ = (
     "The same prompt is answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
@@ -62,33 +58,24 @@ def render() -> None:
         head = st.container(horizontal=True, vertical_alignment="center", width="stretch")
     ask, chips = st.container(key="live-ask"), st.empty()
     status, stop, bars = st.empty(), st.empty(), st.empty()
-    shown, bar, below = st.container(), st.container(border=True, key="live-bar"), st.container()
+    shown, bar = st.container(), st.container(border=True, key="live-bar")
+    places = rounds.Places(status, stop, bars, shown, below=st.container())
     if view != MANY:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
     try:
-        places = Places(head, ask, chips, bar)
-        chosen = live_settings.chosen(places, many=live_many.BUTTON if view == MANY else "", walk=view == BREAK)
+        where = Places(head, ask, chips, bar)
+        chosen = live_settings.chosen(where, many=live_many.BUTTON if view == MANY else "", walk=view == BREAK)
     except InputError as error:
         with shown:
             layout.problem(error)
         return
-    if view != ONE:
-        shows = live_many.show if view == MANY else break_it.show
-        shows(chosen, rounds.Places(status, stop, bars, shown, below))
-        return
-    _one(chosen, status, stop, bars, shown, below)
-    live_history.section()
+    {ONE: _one, MANY: live_many.show, BREAK: break_it.show}[view](chosen, places)
+    if view == ONE:
+        live_history.section()
 
 
-def _one(
-    chosen: Chosen,
-    status: DeltaGenerator,
-    stop: DeltaGenerator,
-    bars: DeltaGenerator,
-    shown: DeltaGenerator,
-    below: DeltaGenerator,
-) -> None:
-    request = chosen.request
+def _one(chosen: Chosen, places: rounds.Places) -> None:
+    request, status = chosen.request, places.status
     last: Try | None = st.session_state.get(SHOWN)
     if last is None or last.request.model != request.model:  # replies of another model say nothing of this one
         last = _opened(request)
@@ -98,11 +85,11 @@ def _one(
     if job is not None:
         st.session_state[SHOWN] = last = job[0]
     sides = job[0].request.sides if job is not None else _sides(request, last)
-    with shown:
+    with places.replies:
         cards = Cards(sides, "reply", shipped.title_of(request.model))
     if job is not None:
-        _run(job, status, stop, cards)
-    if fetching.under_way(_KEY, bars, of_all=True):
+        _run(job, places, cards)
+    if fetching.under_way(_KEY, places.bars, of_all=True):
         status.empty()
     elif opening.expected() and _is_opening(request) and not (last is not None and last.ended):
         written = last.outcomes if last is not None else {}
@@ -113,7 +100,7 @@ def _one(
         with status:
             st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
-        live_panels.show(last, status, cards, below, chosen.shade)
+        live_panels.show(last, status, cards, places.below, chosen.shade)
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -174,22 +161,17 @@ def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *,
     return last
 
 
-def _run(job: Job, status: DeltaGenerator, stop: DeltaGenerator, cards: Cards) -> None:
+def _run(job: Job, places: rounds.Places, cards: Cards) -> None:
     now, wanted = job
-    stop.button("Stop", key="stop")  # any click ends this script run at its next output
-    try:
-        with fetching.model(_KEY, now.request.model, job, status.caption) as entry:
-            _write(now, wanted, status, cards, entry)
-            now.ended = True
-            live_history.keep(now)
-            now.reference = _reference(entry, status)
-    except fetching.Downloading:
-        stop.empty()  # the bar has its own
-        return
-    except InputError as error:
-        now.problem, now.ended = str(error), True
-    status.empty()
-    stop.empty()
+
+    def work(entry: live.Entry) -> None:
+        _write(now, wanted, places.status, cards, entry)
+        now.ended = True
+        live_history.keep(now)
+        now.reference = rounds.reference(entry, places.status)
+
+    places.stop.button("Stop", key="stop")  # any click ends this script run at its next output
+    fetching.worked(_KEY, now.request.model, job, now, places.status, places.stop, work)
 
 
 def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
@@ -198,14 +180,3 @@ def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, card
     for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
         cards.call_broken(now.broken)
         cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
-
-
-def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
-    """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
-    passes = [0]
-
-    def told() -> None:
-        passes[0] += 1
-        status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
-
-    return stamps.reference_of(entry, told, layout.queued_in(status))

@@ -115,16 +115,13 @@ def _mode_of(model_id: str) -> str:
 
 def _what_it_knows() -> None:
     """What the demo is for, and the way to a model that knows more."""
-    general = next((model for model in shipped.models() if model != live.DEMO), None)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(_KNOWS, width="content")
-        if general is not None:
-            title = shipped.title_of(general)
-            st.button(f"Ask {title} instead", key="ask-general", type="tertiary", on_click=_ask, args=(title,))
-
-
-def _ask(title: str) -> None:
-    st.session_state["edit_model"] = title
+        for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
+            st.button(
+                f"Ask {title} instead", key="ask-general", type="tertiary",
+                on_click=st.session_state.update, args=({"edit_model": title},),
+            )  # fmt: skip
 
 
 def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
@@ -149,14 +146,13 @@ def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
 
 def restore(one: Request) -> None:
     """Puts the settings of an earlier try back into the widgets; for a callback, before they are made."""
-    state = st.session_state
     _put(one.model, one.edit)
-    state["prompt"], state["length"] = one.prompt, one.reply_tokens
+    state = {"prompt": one.prompt, "length": one.reply_tokens, "control": one.control_seed is not None}
     if one.margins:
         state["shade"] = LEANING
-    state["control"] = one.control_seed is not None
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
+    st.session_state.update(state)
 
 
 def _arrive() -> None:
@@ -169,8 +165,7 @@ def _arrive() -> None:
     if text is None:
         return
     del st.query_params[edits.HANDED]
-    found = handed.read(text)
-    if found is not None:
+    if found := handed.read(text):
         kept.forget_page()
         _put(*found)
 
@@ -197,21 +192,20 @@ def _put(model: str, edit: edits.Edit) -> None:
 def _refusal() -> edits.Edit:
     columns = st.columns(4)
     domain = selection.choose("Domain", edits.DOMAINS, "domain", title=palette.capital, place=columns[0])
-    with columns[1]:
-        selector = selection.choose("Selector", edits.refusal_selectors(), "edit_selector", title=palette.title)
+    selector = selection.choose(
+        "Selector", edits.refusal_selectors(), "edit_selector", title=palette.title, place=columns[1]
+    )
     point = _on_the_sliders(shipped.operating_point(selector, domain))
     _follow(point, (live.DEMO, selector, domain))
-    with columns[2]:
-        lam = selection.pick(
-            "λ, protection", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
-            title="{:g}".format,
-            help_text="Protection of language: how strongly rows that the language model needs are spared.",
-        )  # fmt: skip
-    with columns[3]:
-        k = selection.pick(
-            "k, share removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate,
-            help_text="Share of all rows of the model: those with the highest contrast score are removed.",
-        )  # fmt: skip
+    lam = selection.pick(
+        "λ, protection", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
+        title="{:g}".format, place=columns[2],
+        help_text="Protection of language: how strongly rows that the language model needs are spared.",
+    )  # fmt: skip
+    k = selection.pick(
+        "k, share removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate, place=columns[3],
+        help_text="Share of all rows of the model: those with the highest contrast score are removed.",
+    )  # fmt: skip
     if point:
         chosen = "" if (lam, k) == (point.lam, point.k) else f", measured at λ = {point.lam:g}, k = {point.k:.4g}"
         st.caption(
@@ -251,11 +245,10 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
     columns, scored = st.columns(3), model_id == live.DEMO or shipped.scored_folder(model_id) is not None
     key = _run_key(model_id)
     folder = "" if access.limited() else str(st.session_state.get(key, st.query_params.get(key, ""))).strip()
-    with columns[0]:
-        selector = selection.choose(
-            "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
-            title=palette.title,
-        )  # fmt: skip
+    selector = selection.choose(
+        "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
+        title=palette.title, place=columns[0],
+    )  # fmt: skip
     order, rate = series.ORDER_TITLES[begin.order], 0.0
     if not walk:
         order = selection.switch(

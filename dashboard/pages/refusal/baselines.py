@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import polars as pl
 
-from dashboard.charts import formats, palette, refusal_baselines as chart, refusal_values as refusals
+from dashboard.charts import formats, refusal_baselines as chart, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.charts.sortable import Sortable, of_perplexity, of_rows
 from dashboard.show import grid, selection, tools
@@ -19,9 +19,7 @@ STEM = "baselines"
 def show(source: Source) -> Drawn:
     """The figure of one domain, and the settings behind it."""
     table = source.table(STEM)
-    domains = table["domain"].unique(maintain_order=True).to_list()
-    with source.bar:
-        domain = selection.choose("Domain", domains, "baselines_domain", title=palette.capital)
+    domain = selection.choose_domain(table, "baselines_domain", place=source.bar)
     rows = chart.final(table, domain)
     where = "held-out prompts" if (rows["prompts"] == "heldout").any() else "calibration prompts"
     figure = chart.ways(rows, f"Ways to refuse: {domain}", f"{where}, 95% intervals")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, refusal_rates
+from dashboard.charts import formats, refusal_rates
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import selection, tools
 from dashboard.state.parts import Drawn, Part
@@ -15,11 +15,7 @@ from dashboard.state.sources import Source
 def show(source: Source) -> Drawn:
     """Malign refusal on the left, benign refusal on the right, and what each mask costs."""
     table = source.table("composed")
-    with source.bar:
-        selector = selection.choose(
-            "Selector", palette.in_order(table["selector"].unique().to_list()), "composed_selector", default="lrp",
-            title=palette.title,
-        )  # fmt: skip
+    selector = selection.choose_selector(table, "composed_selector", default="lrp", place=source.bar)
     part = table.filter(selector=selector)
     with source.hero():
         columns = st.columns(2)

@@ -69,21 +69,15 @@ def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame
     titles = {ANY: "either", ONLY_A: f"only {a}", ONLY_B: f"only {b}"}
     with_people = judged.PEOPLE in found.sides and judged.PEOPLE not in (a, b)
     columns = st.columns(3)
-    with columns[0]:
-        sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
-        source = selection.choose("Source", sources, "judge_source")
+    sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
+    source = selection.choose("Source", sources, "judge_source", place=columns[0])
     who = selection.choose("Who sees a refusal", list(titles), "who", title=titles.__getitem__, place=columns[1])
-    people = PEOPLE_SAY[0]
-    if with_people:
-        people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2])
+    people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2]) if with_people else PEOPLE_SAY[0]
     kept = filtered(table, source, who, people)
     if kept.is_empty():
         st.info("No disagreement is of this kind; choose another source or another side.")
         return kept
-    pages = -(-kept.height // PER_PAGE)
-    page = selection.turned(pages, "page", (str(found.folder), a, b, source, who, people))
-    start = (page - 1) * PER_PAGE
-    shown = kept.slice(start, PER_PAGE)
+    start, shown = selection.page_of(kept, PER_PAGE, "page", (str(found.folder), a, b, source, who, people))
     st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
     for row in shown.iter_rows(named=True):
         _card(row)
@@ -103,18 +97,14 @@ def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.Data
 
 def _card(row: dict[str, object]) -> None:
     with st.container(border=True):
-        sides, human = (str(row["judge_a"]), str(row["judge_b"])), row["human"]
-        people = ""
-        if human is not None and judged.PEOPLE not in sides:
-            people = f" · people: {'refuses' if human else 'answers'}"
+        told = row["human"] is not None and judged.PEOPLE not in (row["judge_a"], row["judge_b"])
+        people = f" · people: {'refuses' if row['human'] else 'answers'}" if told else ""
         cut = " · cut off" if row.get(FINISHED) is False else ""
         st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
         for side, column in zip("ab", st.columns(2), strict=True):
+            said = (str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]))
             with column:
-                judged_at_all = bool(row.get(f"{JUDGED}_{side}", True))
-                verdict(
-                    str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]), judged_at_all
-                )
+                verdict(*said, judged=bool(row.get(f"{JUDGED}_{side}", True)))
         st.markdown("**Prompt**")
         st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
         st.markdown("**Reply**")

@@ -29,16 +29,14 @@ _CHART = "refusal-cells"
 def show(source: Source) -> Drawn:
     """Every selector's edit before and after, or all edits of one; the chosen one in numbers; folded, whether it is
     these rows, and all points."""
-    points = source.optional(POINTS)
-    sweep = source.optional(REFUSAL_SWEEP)
+    points, sweep = source.optional(POINTS), source.optional(REFUSAL_SWEEP)
     cells = refusals.cells(sweep, points)
     measured = refusal_edits.measured(points) if points is not None else cells.clear()
     clicked = _new_click()
     if clicked in cells["id"]:
         st.session_state["cell"] = clicked
     ways = (CHOSEN, GRID) if measured.height else (GRID,)
-    with source.bar:
-        which = selection.switch("Show", ways, "show", default=ways[0])
+    which = selection.switch("Show", ways, "show", default=ways[0], place=source.bar)
     drawn, figure_of = (_points_drawn if which == CHOSEN else _cells_drawn)(source, cells, measured, points)
     if drawn.is_empty():
         raise InputError(f"no edit was asked prompts here; choose another domain, or {GRID}")
@@ -91,9 +89,7 @@ def _cells_drawn(
     with source.bar:
         domains = edits["domain"].unique(maintain_order=True).to_list()
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
-        available = palette.in_order(edits.filter(domain=domain)["selector"].unique().to_list())
-        default = first["selector"] if first["selector"] in available else available[0]
-        selector = selection.choose("Selector", available, "selector", default=default, title=palette.title)
+        selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
     kept = cells.filter(domain=domain, selector=selector)
     drawn = _asked(refusals.edited(kept))
 
@@ -171,11 +167,9 @@ def _new_click() -> str | None:
 
 def _limit(points: pl.DataFrame | None) -> float:
     """The benign limit that the operating points were chosen by, the paper's where they do not say."""
-    if points is not None and "benign_cap" in points.columns:
-        own = points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()
-        if own.len():
-            return float(own[0])
-    return BENIGN_LIMIT
+    if points is None or "benign_cap" not in points.columns:
+        return BENIGN_LIMIT
+    return next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:
@@ -184,15 +178,12 @@ def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool
     if which == GRID:
         parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
     if rescued:
-        parts.append(
-            f"{rescued} rescued: chosen under a relaxed limit of harmless prompts, since no cell met the strict one"
-        )
-    if which == CHOSEN:
-        parts.append(
-            "every selector's operating point of a domain"
-            if not published
-            else "the operating points that the paper printed"
-        )
+        why = "chosen under a relaxed limit of harmless prompts, since no cell met the strict one"
+        parts.append(f"{rescued} rescued: {why}")
+    if which == CHOSEN and published:
+        parts.append("the operating points that the paper printed")
+    elif which == CHOSEN:
+        parts.append("every selector's operating point of a domain")
     elif published:
         parts.append("the paper printed few cells besides the operating points")
     elif held_out:

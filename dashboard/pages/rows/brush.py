@@ -122,10 +122,9 @@ def verdict(one: Compared) -> str:
     """Where the perplexity without these rows lies among those of the draws, in words."""
     each = ", ".join(formats.perplexity(nll) for nll in one.random)
     above = sum(one.edited > nll for nll in one.random)
+    place = "not on one side of"
     if above == len(one.random):
-        place = f"higher than without any of the {len(one.random)} random draws"
+        place = "higher than without any of"
     elif above == 0 and all(one.edited < nll for nll in one.random):
-        place = f"lower than without any of the {len(one.random)} random draws"
-    else:
-        place = f"not on one side of the {len(one.random)} random draws"
-    return f"Perplexity without these rows is {place} ({each})."
+        place = "lower than without any of"
+    return f"Perplexity without these rows is {place} the {len(one.random)} random draws ({each})."

@@ -45,30 +45,19 @@ def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -
         return
     if mask is not None:
         frame = frame.with_columns(pl.col("row_id").is_in(pl.Series(mask.rows).implode()).alias(IN_MASK))
-    columns = st.columns([1, 1, 1])
+    columns = st.columns(3)
     shown = selection.switch("Values", tuple(VALUES), "row_values", default="Percentile", place=columns[0])
-    with columns[1]:
-        sort_by = selection.choose(
-            "Sort by", ["row", *found.selectors], "row_sort",
-            title=lambda name: "Row number" if name == "row" else palette.title(name),
-        )  # fmt: skip
+    sort_by = selection.choose(
+        "Sort by", ["row", *found.selectors], "row_sort", place=columns[1],
+        title=lambda name: "Row number" if name == "row" else palette.title(name),
+    )  # fmt: skip
     first = selection.switch("First", ("Lowest", "Highest"), "row_first", default="Lowest", place=columns[2])
     column = "row" if sort_by == "row" else f"{sort_by} rank"
     ordered = frame.sort(column, descending=first == "Highest")
-    page = _page(ordered.height)
-    part = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    part = selection.page_of(ordered, PAGE_ROWS, "rows_page")[1] if ordered.height > PAGE_ROWS else ordered
     _table(found, part, VALUES[shown], mask)
     label = f"Download all {frame.height:,} rows of this cell (CSV)"
     tools.download_csv(label, frame, f"rows-block{block}-{tools.file_name(projection)}.csv")
-
-
-def _page(rows: int) -> int:
-    pages = -(-rows // PAGE_ROWS)
-    if not 1 <= st.session_state.get("rows_page", 1) <= pages:
-        st.session_state["rows_page"] = 1
-    if pages == 1:
-        return 1
-    return int(st.pagination(pages, key="rows_page", bind="query-params"))
 
 
 def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> None:

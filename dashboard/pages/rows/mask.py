@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.chat import trial
-from dashboard.pages.rows import row_sets, scored
+from dashboard.pages.rows import row_sets
 from dashboard.pages.rows.cell import TICKED
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
@@ -40,8 +40,7 @@ def show(found: Scored, of_map: Kept | None = None) -> None:
 def _summary(found: Scored, rows: Mask) -> str:
     if not rows.size:
         return "No row is ticked."
-    where = scored.where(found, rows.tolist())
-    cells = where.select("block", "projection").n_unique()
+    cells = found.rows[rows.tolist()].select("block", "projection").n_unique()
     count = f"{rows.size:,} row{'s' if rows.size != 1 else ''}"
     return f"{count} of {found.n_rows:,} ticked, in {cells} matri{'ces' if cells != 1 else 'x'}."
 
@@ -80,9 +79,8 @@ def _try(found: Scored, masks: dict[str, Kept]) -> None:
     request = None
     if mask.rows.size:
         label = f"Rows {_short(row_sets.write(mask.rows))}" if which == TICKED_ROWS else which
-        request = trial.Request(
-            found.load_from, label, lambda *_: mask.rows, prompt, length, found.model.get("weights_hash")
-        )
+        weights = found.model.get("weights_hash")
+        request = trial.Request(found.load_from, label, lambda *_: mask.rows, prompt, length, weights)
         st.download_button(
             "Download as a mask file", row_sets.export(mask, found.model), file_name=row_sets.file_name(mask.name),
             mime="application/octet-stream", key="mask-save", on_click="ignore",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
@@ -116,11 +117,9 @@ def _source() -> Scored:
 
 def _first(default: str) -> str:
     """The app's own store where it was started on one that has scores, else the default."""
-    if results.STORE_VARIABLE in os.environ:
-        try:
-            return MINE if scored.find(results.store_results_dir()) else default
-        except InputError:
-            pass
+    with suppress(InputError):
+        if results.STORE_VARIABLE in os.environ and scored.find(results.store_results_dir()):
+            return MINE
     return default
 
 
@@ -131,16 +130,13 @@ def _map(found: Scored) -> _Map:
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
     if measure == SHARE:
-        order = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
+        shown = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
         rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
-        frame = scored.mask_shares(found, selector, order.lower(), rate)
-        heading, below = f"{title}, {order} {formats.rate(rate)}", "share of each matrix's rows that go"
-        kind, name = "share", f"mask-{selector}-{order.lower()}-{round(rate * 100)}"
-        mask = Kept(
-            heading,
-            found.removed(selector, order.lower(), rate),
-            {"selector": selector, "order": order.lower(), "rate": rate},
-        )
+        spec = {"selector": selector, "order": (order := shown.lower()), "rate": rate}
+        frame = scored.mask_shares(found, selector, order, rate)
+        heading, below = f"{title}, {shown} {formats.rate(rate)}", "share of each matrix's rows that go"
+        kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
+        mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:
         rest = [other for other in found.selectors if other != selector] or [selector]
         other = selection.choose("Compared with", rest, "row_other", title=palette.title)
@@ -150,10 +146,8 @@ def _map(found: Scored) -> _Map:
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        heading, below = (
-            f"{title}: mean score",
-            "mean score of each matrix's rows; bright: high among these, dark: low",
-        )
+        heading = f"{title}: mean score"
+        below = "mean score of each matrix's rows; bright: high among these, dark: low"
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ class Scored:
 
     def percentiles(self, selector: str) -> npt.NDArray[np.float64]:
         """100 * rank / (N - 1): 0 = the least important row of the model, 100 = the most important. [N]"""
-        return _percentiles(self.ranks(selector), self.n_rows)
+        return 100 * self.ranks(selector).astype(np.float64) / max(self.n_rows - 1, 1)
 
     @property
     def cells(self) -> list[tuple[int, str]]:
@@ -96,10 +95,7 @@ def _ranks(folder: Path, selector: str) -> npt.NDArray[np.int32]:
 
 def find(folder: Path) -> list[Path]:
     """Folders with scores, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
-    found = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
-    if not found:
-        raise InputError(f"{folder} holds no scores; run `selector-audit score MODEL --out {folder}` first")
-    return sorted(found)
+    return results.holding(folder, SCORES, "scores", "selector-audit score MODEL")
 
 
 @while_unchanged(4, lambda folder: (folder / name for name in (SCORES, "rows.parquet", MANIFEST)))
@@ -120,13 +116,8 @@ def read(folder: Path) -> Scored:
                 f"{path} has {scores.size} scores of {name}, rows.parquet lists {rows.height} rows; {again} again"
             )
     model = dict(manifest.get("model") or {})
-    provenance = results.describe_run(manifest, entry)
     results.learn_titles(entry)
-    return Scored(folder, model, rows, selectors, provenance, str(model.get("id", "")))
-
-
-def _percentiles(ranks: npt.NDArray[np.int32], n_rows: int) -> npt.NDArray[np.float64]:
-    return 100 * ranks.astype(np.float64) / max(n_rows - 1, 1)
+    return Scored(folder, model, rows, selectors, results.describe_run(manifest, entry), str(model.get("id", "")))
 
 
 def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
@@ -160,22 +151,8 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
     Rank 0 and percentile 0 are the least important row of the model."""
     cells = scored.matrices.frame.with_row_index("place").filter(block=block, projection=projection)
     ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
-    return (
-        scored.rows[ids]
-        .select("row_id", "row")
-        .with_columns(
-            column
-            for name in scored.selectors
-            for ranks in (scored.ranks(name)[ids],)
-            for column in (
-                pl.Series(f"{name} score", scored.scores(name)[ids]),
-                pl.Series(f"{name} rank", ranks),
-                pl.Series(f"{name} percentile", _percentiles(ranks, scored.n_rows)),
-            )
-        )
-    )
-
-
-def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
-    """Block, projection and row of some row ids, in the order of the ids."""
-    return scored.rows[list(row_ids)]
+    columns = []
+    for name in scored.selectors:
+        of = {"score": scored.scores(name), "rank": scored.ranks(name), "percentile": scored.percentiles(name)}
+        columns += [pl.Series(f"{name} {what}", values[ids]) for what, values in of.items()]
+    return scored.rows[ids].select("row_id", "row").with_columns(columns)

@@ -78,14 +78,10 @@ def files(found: Run) -> pl.DataFrame:
     for name, entry in _entries(read_manifest(found.folder)).items():
         path = found.folder / name
         size = path.stat().st_size if path.is_file() else None
-        rows.append(
-            (name, results.height(path, stamp(path)), size, str(entry.get("date", "")), entry.get("wall_time_s"),
-             _wrong(path, entry) or "as written")
-        )  # fmt: skip
-    schema = {
-        "file": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "date": pl.String, "seconds": pl.Float64,
-        "state": pl.String,
-    }  # fmt: skip
+        about = (str(entry.get("date", "")), entry.get("wall_time_s"), _wrong(path, entry) or "as written")
+        rows.append((name, results.height(path, stamp(path)), size, *about))
+    schema: dict[str, Any] = {"file": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "date": pl.String}
+    schema |= {"seconds": pl.Float64, "state": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
 
 

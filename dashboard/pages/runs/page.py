@@ -65,20 +65,11 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
                 st.button("Start one", key="empty-start", type="primary", on_click=_open, args=("Start",))
                 st.button("Import a folder", key="empty-import", on_click=_open, args=("Import",))
         return None
-    table = pl.DataFrame(
-        {
-            "run": [run.name for run in found],
-            "model": [run.model for run in found],
-            "tables": [len(run.tables) for run in found],
-            "measured": [run.measured for run in found],
-            "bytes": [run.size_bytes for run in found],
-            "state": [run.problem or "whole" for run in found],
-        }
-    )
-    st.dataframe(
-        table, hide_index=True, alt="Runs with their model, number of tables, date, size and state",
-        column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
-    )  # fmt: skip
+    lines = [
+        (run.name, run.model, len(run.tables), run.measured, run.size_bytes, run.problem or "whole") for run in found
+    ]
+    table = pl.DataFrame(lines, schema=["run", "model", "tables", "measured", "bytes", "state"], orient="row")
+    _sized(table, "Runs with their model, number of tables, date, size and state")
     for run in found:
         if run.problem:
             st.warning(layout.worded(f"{run.name}: {run.problem}"))
@@ -87,12 +78,14 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
     return table
 
 
+def _sized(table: pl.DataFrame, alt: str) -> None:
+    size = st.column_config.NumberColumn("size", format="bytes")
+    st.dataframe(table, hide_index=True, alt=alt, column_config={"bytes": size})
+
+
 def _details(run: runs.Run) -> None:
     with layout.told():
-        st.dataframe(
-            runs.files(run), hide_index=True, alt=f"Files of {run.name}",
-            column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
-        )  # fmt: skip
+        _sized(runs.files(run), f"Files of {run.name}")
         with st.expander("Provenance: the manifest as it was written"):
             st.json(runs.provenance(run), expanded=1)
     if access.limited():
@@ -125,7 +118,5 @@ def _delete(run: runs.Run) -> None:
         st.toast(layout.worded(str(error)), duration="long")
         return
     st.session_state.pop("kept_run", None)
-    said = (
-        f"Deleted {run.name}." if not left else f"Deleted {run.name}, but left what is not its own: {', '.join(left)}."
-    )
-    st.toast(layout.plain(said), duration="long")
+    rest = f", but left what is not its own: {', '.join(left)}" if left else ""
+    st.toast(layout.plain(f"Deleted {run.name}{rest}."), duration="long")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -56,23 +57,19 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
         first, second = st.columns(2)
         with first:
             model = _model(found)
-        with second:
-            fitting = default_preset(model, first_look=True)
-            if st.session_state.get(_FITTING, fitting) != fitting:
-                st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
-            st.session_state[_FITTING] = fitting
-            preset = selection.choose(
-                "Preset", list(PRESETS), "start_preset", default=fitting,
-                title=lambda name: f"{name}: {PRESETS[name].note}",
-            )  # fmt: skip
+        fitting = default_preset(model, first_look=True)
+        if st.session_state.get(_FITTING, fitting) != fitting:
+            st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
+        st.session_state[_FITTING] = fitting
+        preset = selection.choose(
+            "Preset", list(PRESETS), "start_preset", default=fitting, place=second,
+            title=lambda name: f"{name}: {PRESETS[name].note}",
+        )  # fmt: skip
         what = selection.switch("What", (*_WHAT, CHOSEN), "start_what", default=CURVES)
         analyses = _WHAT.get(what, ())
         if what == CHOSEN:
-            analyses = tuple(
-                st.pills(
-                    "Analyses", ANALYSES.offered(), selection_mode="multi", key="start_analyses", bind="query-params"
-                )
-            )
+            offered: dict[str, Any] = {"selection_mode": "multi", "key": "start_analyses", "bind": "query-params"}
+            analyses = tuple(st.pills("Analyses", ANALYSES.offered(), **offered))
         own: tuple[tuple[str, str], ...] = ()
         with layout.told():
             own = _own_scores()
@@ -188,7 +185,7 @@ def _groups(analyses: Sequence[str]) -> list[str]:
 def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """A widget for every option of `analyze` that is a setting of these groups of the plan; what is empty is left to
     the command. own: names of scores that are selectors, too."""
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     with st.expander("Text and sizes; empty means what stands there in grey"):
         for group in groups:
             settings = [one for one in settings_of(type(plan)) if one.option and one.group == group]
@@ -196,41 +193,27 @@ def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tupl
             for i in range(0, len(settings), _COLUMNS):
                 for column, setting in zip(st.columns(_COLUMNS), settings[i : i + _COLUMNS], strict=False):
                     with column:
-                        found.append((setting.option, _typed(setting, plan, own)))
-    return tuple((option, value) for option, value in found if value)
+                        found[setting.option] = _typed(setting, plan, own)
+    return tuple((option, value) for option, value in found.items() if value)
 
 
 def _typed(setting: Setting, plan: AuditPlan, own: Sequence[str]) -> str:
     """What was chosen or typed, as the command takes it; empty for nothing."""
-    key, default, more = f"start_{setting.field}", setting.default(plan), setting.described
+    title, key, default, more = setting.title, f"start_{setting.field}", setting.default(plan), setting.described
+    asked: dict[str, Any] = {"key": key, "bind": "query-params", "placeholder": default, "help": more}
     if setting.kind is int:
         least = None if setting.least is None else int(setting.least)
-        number = st.number_input(
-            setting.title, min_value=least, value=None, step=1, key=key, bind="query-params", placeholder=default,
-            help=more,
-        )  # fmt: skip
+        number = st.number_input(title, min_value=least, value=None, step=1, **asked)
         return "" if number is None else str(number)
     if isinstance(setting.read, Names) and not setting.read.single:
         names = [*setting.read.available(), *(own if setting.field == "selectors" else ())]
-        return ",".join(
-            st.multiselect(setting.title, names, key=key, bind="query-params", placeholder=default, help=more)
-        )
+        return ",".join(st.multiselect(title, names, **asked))
     if setting.read in (rates, rates_or_sweep):
         offered = [formats.rate(rate) for rate in edits.RATES]
-        several = st.multiselect(
-            setting.title, offered, key=key, bind="query-params", placeholder=default, help=more,
-            accept_new_options=True,
-        )  # fmt: skip
-        return ",".join(several)
+        return ",".join(st.multiselect(title, offered, accept_new_options=True, **asked))
     if setting.read is corpus or setting.field == "corpus":
-        chosen = st.selectbox(
-            setting.title, available_corpora(), index=None, key=key, bind="query-params", accept_new_options=True,
-            placeholder=f"{default}, or the path of your file", help=more,
-        )  # fmt: skip
-        return chosen or ""
+        asked["placeholder"] = f"{default}, or the path of your file"
+        return st.selectbox(title, available_corpora(), index=None, accept_new_options=True, **asked) or ""
     if setting.choices:
-        chosen = st.selectbox(
-            setting.title, setting.choices, index=None, key=key, bind="query-params", placeholder=default, help=more
-        )  # fmt: skip
-        return chosen or ""
-    return selection.text(setting.title, key, placeholder=default, help_text=more)
+        return st.selectbox(title, setting.choices, index=None, **asked) or ""
+    return selection.text(title, key, placeholder=default, help_text=more)
