@@ -37,12 +37,10 @@ def is_loopback(address: str) -> bool:
 
 
 def is_host(name: str) -> bool:
-    """Is this a host's name, without a port?"""
     return re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name, re.IGNORECASE) is not None and not _is_ip(name)
 
 
 def new_token() -> str:
-    """256 random bits for an address."""
     return secrets.token_urlsafe(32)
 
 

@@ -181,7 +181,6 @@ def server_options(port: int, address: str) -> dict[str, object]:
 
 
 def _typeface() -> list[Route]:
-    """The files of ours that pages ask for."""
     from starlette.responses import Response
     from starlette.routing import Route
 

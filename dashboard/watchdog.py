@@ -68,7 +68,6 @@ class Watchdog:
             await asyncio.sleep(BEAT_S)
 
     def _look(self) -> None:
-        """Which threads of pages have run since the last look."""
         now, before, self._ran = time.monotonic(), self._ran, {}
         for thread in threading.enumerate():
             if thread.name == _SCRIPT and thread.native_id is not None and thread.ident is not None:

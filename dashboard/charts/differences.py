@@ -77,7 +77,6 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
 
 
 def table(found: pl.DataFrame) -> pl.DataFrame:
-    """The same for people."""
     return found.select(
         *(formats.texts(found[name], palette.title).alias(name) for name in ("selector_a", "selector_b")),
         pl.col("difference", "stderr", "low", "high").round(4),

@@ -21,7 +21,6 @@ TITLES = {"malign": "Risk prompts", "benign": "Harmless prompts"}
 
 
 def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
-    """The operating points whose edit was asked prompts of a kind."""
     column = f"edited_{kind}"
     return points.filter(pl.col("k").is_not_null() & pl.col(column).is_not_null()) if column in points else points[:0]
 

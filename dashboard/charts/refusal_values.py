@@ -179,7 +179,6 @@ def verdict_notes(transfer: pl.DataFrame | None, cell: Row) -> list[str]:
 
 
 def of_cell(table: pl.DataFrame, cell: Row) -> pl.DataFrame:
-    """The rows of a table that are about one edit."""
     near = [(pl.col(name) - cell[name]).abs() < 1e-9 for name in ("lambda", "k")]
     return table.filter(pl.col("selector") == cell["selector"], pl.col("domain") == cell["domain"], *near)
 

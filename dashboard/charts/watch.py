@@ -43,7 +43,6 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """Its heading."""
         return self.title or f"{palette.title(self.selector)}, {ORDER_WORDS[self.order]}"
 
 

@@ -57,7 +57,6 @@ class Edit:
     run: str = ""
 
     def describe(self) -> str:
-        """The settings in one line."""
         name = palette.title(self.selector)
         if self.mode == "refusal":
             return f"{name}, {self.domain}, λ = {self.lam:g}, k = {self.k:.4g}"
@@ -181,5 +180,4 @@ def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
 
 
 def _is_shipped(entry: Entry) -> bool:
-    """Were the shipped results computed from the weights that are loaded?"""
     return shipped.demo_weights_hash() == entry.loaded.weights_hash

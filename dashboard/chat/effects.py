@@ -51,7 +51,6 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
 
 
 def is_known(entry: Entry, mask: Mask, edit: Edit) -> bool:
-    """Is the effect of an edit known without a measurement?"""
     try:
         return _key(_engine_edit(entry, mask, edit)) in entry.effects or bool(
             shipped_effects.effect_of(entry.loaded, mask, edit)

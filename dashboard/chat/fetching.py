@@ -145,7 +145,6 @@ def _bars(key: str, shown: Sequence[Download]) -> None:
 
 
 def _told(download: Download) -> tuple[float, str]:
-    """Share and words of a bar."""
     fetched, total, left = download.progress
     name = layout.plain(download.model)
     if download.stopping:

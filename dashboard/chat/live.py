@@ -39,7 +39,7 @@ Event = Piece[Side] | Outcome[Side]
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
     mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
-    `many.py`, `outcomes` by `writing.py`, `prompt_limit` (as `reference`) by `own_prompts.py`.
+    `many.py`, `outcomes` and `prompt_limit` (as `reference`) by `writing.py`.
     """
 
     loaded: LoadedModel

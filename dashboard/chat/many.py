@@ -40,7 +40,6 @@ class Told:
     broken: str = ""  # that the edit breaks the model, in words
 
     def stamp(self, reference: Reference | None) -> str:
-        """As in `stamps`."""
         broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
         return stamps.stamp(self.refusal, self.judged, broken)
 

@@ -35,7 +35,6 @@ _OPENING = _Opening()
 
 
 def expect() -> None:
-    """`prepare` is going to be called."""
     _OPENING.expected = True
 
 
@@ -51,7 +50,6 @@ def request(model: str = "") -> Request | None:
 
 
 def _installing() -> Edit | None:
-    """The demo's first operating point."""
     domain, selector = edits.DOMAINS[0], edits.refusal_selectors()[0]
     point = shipped.operating_point(selector, domain)
     return None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
@@ -108,7 +106,6 @@ def shown() -> Try | None:
 
 
 def expected() -> bool:
-    """Is it worth waiting for?"""
     return _OPENING.expected
 
 

@@ -59,7 +59,6 @@ def _measured(entry: live.Entry, edit: Edit, about: Record) -> Record:
 
 
 def main(model: str = shipped.DEMO) -> None:
-    """Writes the record of all offered edits of a shipped model."""
     from engine.commands.common import err
     from engine.records.progress_bars import progress_bars
 

@@ -54,7 +54,6 @@ def why_broken(outcome: Outcome[Any], reference: Reference | None) -> str:
 
 
 def chip(stamp: str) -> tuple[str, str]:
-    """What a stamp says with its icon, and its colour."""
     return f"{LOOKS[stamp].icon} {stamp}", LOOKS[stamp].colour
 
 

@@ -80,7 +80,6 @@ class Try:
         return stamps.why_broken(outcome, self.reference)
 
     def stamp(self, outcome: Outcome[Side]) -> str:
-        """As in `stamps`."""
         return stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
 
     def about(self, request: Request) -> bool:

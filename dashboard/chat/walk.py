@@ -53,7 +53,6 @@ class Step:
 
 
 def name_of(order: str, rate: float) -> str:
-    """Of a step."""
     return f"{order} {rate:g}"
 
 
@@ -128,7 +127,6 @@ def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
 
 
 def _first_break(steps: Mapping[str, Step], order: str, reference: Reference | None) -> str:
-    """In words, of the replies that are shown."""
     shown = {rate: steps[name_of(order, rate)] for rate in WALKED if not steps[name_of(order, rate)].withheld}
     if not shown:
         return "no reply is shown"

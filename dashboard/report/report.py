@@ -57,7 +57,6 @@ class Run:
 
     @property
     def sweep_entry(self) -> dict[str, Any]:
-        """What the manifest says about the sweep."""
         return self.manifest["files"][f"{results.SWEEP}.parquet"]
 
     @property
@@ -185,7 +184,6 @@ def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _errors_words(table: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> str:
-    """What the errors of a table's differences hold."""
     if not has_blocks(table):
         return (
             "Errors take evaluation windows as independent (an earlier version measured them), which makes them too "
@@ -223,7 +221,6 @@ def _labels(runs: list[Run]) -> list[str]:
 
 
 def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
-    """Both curves, and their values."""
     points, orders = _points(run)
     figures = [_figure(curve_chart.curves(points, order, baseline=run.unmasked)) for order in orders]
     return figures, series.value_table(points).shown
@@ -247,7 +244,6 @@ def curves_figure(folder: Path) -> go.Figure:
 
 
 def _claims(run: Run) -> pl.DataFrame:
-    """The ledger of what the run's tables support."""
     found = {stem: run.table(stem) for stem in needed()}
     return ledger({stem: table for stem, table in found.items() if table is not None})
 
@@ -260,6 +256,5 @@ def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _nearest(table: pl.DataFrame) -> pl.DataFrame:
-    """The lines at the rate nearest to RATE."""
     rate = min(table["rate"].unique().to_list(), key=lambda value: abs(value - RATE))
     return table.filter(pl.col("rate") == rate)

@@ -17,7 +17,6 @@ def told(column: str) -> pl.Expr:
 
 
 def show(table: Sortable, **options: Any) -> None:
-    """A table at the place of the call. options: of `st.dataframe`."""
     st.dataframe(_styled(table), hide_index=True, **options)
 
 

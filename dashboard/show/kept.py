@@ -21,13 +21,11 @@ _LAST = "last-page-of"  # session state: key -> the page that had a widget of th
 
 
 def page() -> str:
-    """What tells this page from the others."""
     context = get_script_run_ctx()
     return context.page_script_hash if context else ""
 
 
 def _by_history() -> bool:
-    """The browser's Back or Forward started this run."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
@@ -138,7 +136,6 @@ class Several:
         st.session_state[_KEPT][self.key] = (wanted, self._place())
 
     def changed(self) -> None:
-        """As `Setting.changed`."""
         if not _by_history():
             self.note(st.session_state.get(self.key) or [])
 

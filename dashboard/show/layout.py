@@ -63,7 +63,6 @@ def finding(title: str, below: str = "") -> None:
 
 
 def how_to_read(text: str) -> None:
-    """How to read the figures above, in full."""
     st.caption(f"**How to read this.** {text}")
 
 
@@ -91,7 +90,6 @@ def _unicode(text: str) -> str:
 
 
 def verdict(refusal: bool, judged: bool = True) -> str:
-    """A judge's verdict as markdown."""
     if not judged:
         return ":material/help: **not judged**"
     return ":material/block: **refuses**" if refusal else ":material/chat: **answers**"

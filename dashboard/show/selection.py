@@ -100,7 +100,6 @@ def switch(
 
 
 def _any(_: object) -> bool:
-    """Any text, yes and no: nothing to look up."""
     return True
 
 
@@ -158,7 +157,6 @@ def rate(
 
 
 def toggle(label: str, key: str, *, default: bool = False, help_text: str | None = None) -> bool:
-    """Yes or no."""
     return bool(_kept(Setting(key, _any, default), st.toggle, label, default, help=help_text))
 
 

@@ -40,7 +40,6 @@ class Run:
 
     @property
     def curves(self) -> results.Curves:
-        """Its sweep."""
         return results.read_paper() if self.published else results.read_run(self.folder)
 
     @property
@@ -60,7 +59,6 @@ class Block:
     below: str = ""
 
     def texts(self) -> list[str]:
-        """What the search reads of it."""
         lines = [self.title, self.below] if self.title else []
         if self.kind == "table":
             lines += [" · ".join(filter(None, row)) for row in self.body["rows"]]

@@ -214,7 +214,6 @@ def pages(runs: Sequence[Run]) -> list[Page]:
 
 
 def provenance(runs: Sequence[Run]) -> list[Section]:
-    """Where every file of the results comes from."""
     sections = []
     for number, run in enumerate(runs):
         manifest = read_manifest(run.folder)

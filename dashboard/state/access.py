@@ -15,7 +15,6 @@ HOW = "off on a server that other machines can reach; start it with --allow-runs
 
 
 def limit(on: bool) -> None:
-    """For all sessions of this process."""
     if on:
         os.environ[VARIABLE] = "1"
     else:

@@ -32,7 +32,6 @@ _PARTS = ("part", "section")  # the settings that choose a part of a page
 
 
 def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
-    """As `begun`, for a callback."""
     begun(run, what)
 
 
@@ -97,7 +96,6 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
 
 
 def _curves(job: jobs.Job, key: str) -> None:
-    """The curves that the run has measured so far."""
     figures = growing.growing((job.progress or {}).get("so_far"))
     for (order, figure), place in zip(figures.items(), st.columns(len(figures)) if figures else (), strict=True):
         name = series.ORDER_TITLES[order]

@@ -76,7 +76,6 @@ class Request:
 
     @property
     def command(self) -> str:
-        """What one would type."""
         return shlex.join(["selector-audit", *self.arguments()])
 
     def check(self) -> None:
@@ -109,7 +108,6 @@ def analysis(
 def refusal(
     model: str, stage: str, folder: Path, options: Sequence[tuple[str, str]] = (), store: Path | None = None
 ) -> Request:
-    """`refusal STAGE`, as `refusal run`."""
     return Request(("refusal", stage, model), folder, tuple(options), store, model_at=2)
 
 
@@ -256,7 +254,6 @@ class Jobs:
 
 @cache
 def registry() -> Jobs:
-    """The jobs of this server, shared by all sessions."""
     return Jobs()
 
 

@@ -59,7 +59,6 @@ def _job(folder: Path, stem: str) -> jobs.Job | None:
 
 
 def _box(folder: Path, stem: str, key: str) -> None:
-    """The command, its estimate, and Start."""
     try:
         made = _remake(folder, stem, key)
         if made is None:

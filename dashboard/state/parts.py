@@ -40,7 +40,6 @@ def page(title: str, line: str, parts: Mapping[str, Part], key: str = "part") ->
 
 
 def choose(bar: DeltaGenerator, names: tuple[str, ...], key: str) -> str:
-    """The row of parts."""
     return selection.switch("Part", names, key, default=names[0], place=bar)
 
 

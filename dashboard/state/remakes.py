@@ -108,7 +108,6 @@ def _specs(manifest: dict[str, Any], *needed: str) -> list[dict[str, Any]]:
 def _audit(
     manifest: dict[str, Any], model_id: str, words: tuple[str, ...], texts: Sequence[Path]
 ) -> tuple[AuditPlan, Typed, tuple[str, ...]]:
-    """Of `score`, `sweep` and `analyze`."""
     names = words[2:] if words[0] == "analyze" else ()
     recorded = _specs(manifest, "settings", "scores")
     notes: tuple[str, ...] = ()
@@ -129,7 +128,6 @@ def _audit(
 def _refusal(
     manifest: dict[str, Any], model_id: str, words: tuple[str, ...], texts: Sequence[Path]
 ) -> tuple[RefusalPlan, Typed, tuple[str, ...]]:
-    """Of the stages of `refusal`."""
     base = default_plan(model_id)
     recorded = _specs(manifest, "pairs", "lambdas", "lm_scores", "evaluation", "reply_tokens")
     if recorded:

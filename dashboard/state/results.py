@@ -247,7 +247,6 @@ def read_published(stem: str) -> Table:
 
 @while_unchanged(64, lambda folder: _files_of(folder, SWEEP))
 def read_run(folder: Path) -> Curves:
-    """The curves of one results folder."""
     return _curves(read_table(folder, SWEEP), published=False)
 
 

@@ -64,7 +64,6 @@ def model_of(folder: Path) -> str | None:
 
 
 def title_of(model: str) -> str:
-    """What pages call a model."""
     return TITLES.get(model) or model_title(model)
 
 
@@ -75,7 +74,6 @@ def scored_folder(model: str) -> Path | None:
 
 
 def demo_results_dir() -> Path:
-    """Where the shipped model's results lie."""
     return precomputed.demo_dir() / "results"
 
 
@@ -102,7 +100,6 @@ def weights_hash_of(model: str) -> str | None:
 
 
 def demo_weights_hash() -> str | None:
-    """That of the demo."""
     return weights_hash_of(DEMO)
 
 

@@ -45,7 +45,6 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """The results folder of the model."""
         return self.run or precomputed.paper_runs_dir() / self.model
 
     def has(self, stem: str) -> bool:
@@ -67,7 +66,6 @@ class Source:
         return frame
 
     def all_models(self, stem: str) -> pl.DataFrame:
-        """The table with all its models."""
         found = _read(self.run, stem)
         self._lines.append(found.provenance)
         return found.frame
@@ -82,7 +80,6 @@ class Source:
 
     @property
     def provenance(self) -> list[str]:
-        """One line per origin of what was read so far."""
         return list(dict.fromkeys(self._lines))
 
 

@@ -19,7 +19,6 @@ MEDIA_TYPE = "font/woff2"
 
 @cache
 def data(weight: int) -> bytes:
-    """A file, WOFF2."""
     return (FOLDER / f"inter-{weight}.woff2").read_bytes()
 
 

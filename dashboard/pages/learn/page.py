@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
 from dashboard.pages.learn import ranking_steps, refusal_steps
 from dashboard.pages.learn.answers import Settled
-from dashboard.pages.learn.texts import LESSONS, Lesson
 from dashboard.show import layout, selection, tools
 
 LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
@@ -19,6 +21,21 @@ _KEPT = "learn-answers"
 _PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was asked for without a guess
 _MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One step. answers: id -> text. id: part of links, never renamed."""
+
+    id: str
+    title: str
+    text: str
+    question: str
+    answers: dict[str, str]
+
+
+_WORDS = tomllib.loads(Path(__file__).with_name("lessons.toml").read_text("utf-8"))
+LESSONS = tuple(Lesson(**one) for one in _WORDS["lesson"])
 
 
 FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
@@ -32,7 +49,6 @@ FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
 
 
 def render() -> None:
-    """The page."""
     stage = layout.heading("Learn", LINE)
     if st.session_state.pop(_MOVED, False):
         st.html(_TO_THE_TOP, unsafe_allow_javascript=True)
@@ -120,7 +136,6 @@ def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> N
 
 
 def _hidden(number: int) -> None:
-    """In the place of the figure, before a guess."""
     st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
 
     def peek() -> None:

@@ -22,7 +22,6 @@ Step = tuple[Settled, pl.DataFrame, str]
 
 
 def row() -> Step:
-    """One matrix, one row, its outputs."""
     found = weights.matrices()
     if not found:
         raise InputError(
@@ -96,7 +95,6 @@ def zero() -> Step:
 
 
 def orders() -> Step:
-    """LeRF and MoRF of one selector."""
     curves = results.read_run(shipped.demo_results_dir())
     selector = selection.choose_selector(curves.frame, "learn_selector", default="lrp")
     curves, points, unmasked = _sweep([selector])
@@ -106,7 +104,6 @@ def orders() -> Step:
 
 
 def stability() -> Step:
-    """Stability against validity, where both were measured."""
     folder = shipped.demo_results_dir()
     stable, gap = (results.read_table(folder, stem) for stem in ("stability", "gap"))
     both = lesson_answers.stability_and_gap(stable.frame, gap.frame)

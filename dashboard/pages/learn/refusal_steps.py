@@ -65,7 +65,6 @@ def control() -> Step:
 
 
 def _point() -> tuple[Point, str]:
-    """The measured operating point of the chosen domain and selector."""
     found = results.read_table(shipped.demo_results_dir(), "operating_points")
     missing = [name for name in NEEDED if name not in found.frame.columns]
     if missing:

@@ -56,7 +56,6 @@ class Walk(rounds.Round):
 
 
 def show(chosen: Chosen, places: rounds.Places) -> None:
-    """The table of replies."""
     edit = replace(chosen.request.edit, order="", rate=0.0)
     request = replace(chosen.request, edit=edit, margins=False, control_seed=None)
     possible = replace(chosen, pressed=chosen.pressed and bool(request.prompt))

@@ -70,7 +70,6 @@ def _is_of(folder: Path, model_id: str) -> bool:
 
 
 def scores(model_id: str, selector: str) -> None:
-    """What Run does first, and its estimate where that is asked for."""
     st.caption(SCORES_NEEDED)
     with layout.told():
         estimated(

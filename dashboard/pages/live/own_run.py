@@ -63,7 +63,6 @@ def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
 
 
 def restore(edit: Edit) -> None:
-    """Puts the settings of an earlier try back into the widgets."""
     state = st.session_state
     state["edit_run"], state["run_domain"], state["run_selector"] = edit.run, edit.domain, edit.selector
     state["run_cell"] = cell_name(edit.lam, edit.k)

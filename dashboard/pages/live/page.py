@@ -7,19 +7,17 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching, live, opening, writing
+from dashboard.chat import fetching, live, opening, tries, writing
 from dashboard.chat.tries import Request, Try
 from dashboard.pages.live import (
     break_it,
     cards as live_cards,
-    history as live_history,
     many as live_many,
     panels as live_panels,
     rounds,
     settings as live_settings,
 )
 from dashboard.pages.live.cards import Cards
-from dashboard.pages.live.history import SHOWN
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection
 from dashboard.state import shipped
@@ -45,11 +43,12 @@ _STYLE = """<style>
 .st-key-live-head,.st-key-live-head>div{overflow:visible}
 </style>"""
 
+SHOWN = "live-shown"  # session state: the try on the page
+_TRIES = "live-tries"  # session state: the complete ones, oldest first
 Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
 
 
 def render() -> None:
-    """The page."""
     live.wanted.set()
     st.html(_STYLE + live_cards.STYLE)
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
@@ -71,7 +70,7 @@ def render() -> None:
         return
     {ONE: _one, MANY: live_many.show, BREAK: break_it.show}[view](chosen, places)
     if view == ONE:
-        live_history.section()
+        _history()
 
 
 def _one(chosen: Chosen, places: rounds.Places) -> None:
@@ -167,7 +166,7 @@ def _run(job: Job, places: rounds.Places, cards: Cards) -> None:
     def work(entry: live.Entry) -> None:
         _write(now, wanted, places.status, cards, entry)
         now.ended = True
-        live_history.keep(now)
+        _keep(now)
         now.reference = rounds.reference(entry, places.status)
 
     places.stop.button("Stop", key="stop")  # any click ends this script run at its next output
@@ -180,3 +179,46 @@ def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, card
     for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
         cards.call_broken(now.broken)
         cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
+
+
+def _keep(one: Try) -> None:
+    """Adds a complete try; the oldest goes when there are too many. A try that grew a side is there already."""
+    kept = _tries()
+    if one.complete and not any(other is one for other in kept):
+        kept.append(one)
+        del kept[: -tries.KEPT]
+
+
+def _history() -> None:
+    """Nothing until there is a try."""
+    kept = _tries()
+    if not kept:
+        return
+    st.markdown("#### Tries of this session")
+    # Prompts are cells of a table: shown as text, whatever they hold.
+    st.dataframe(tries.comparison(kept), hide_index=True, height=min(38 + 35 * len(kept), 250))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        labels = [f"{number}: {one.request.edit.describe()}" for number, one in enumerate(kept, start=1)]
+        st.selectbox(
+            "Open a try again", labels[::-1], index=None, key="reopen", on_change=_reopen, args=(labels,),
+            placeholder="its replies and its settings",
+        )  # fmt: skip
+        st.download_button(
+            "Save session", lambda: tries.session_json(kept), file_name="live-session.json",
+            mime="application/json", on_click="ignore", help="JSON of all tries.",
+        )  # fmt: skip
+    many = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
+    layout.footnote(f"{many} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
+
+
+def _reopen(labels: list[str]) -> None:
+    """Shows an earlier try and puts its settings back."""
+    chosen = st.session_state.get("reopen")
+    if chosen in labels:
+        one = _tries()[labels.index(chosen)]
+        st.session_state[SHOWN] = one
+        live_settings.restore(one.request)
+
+
+def _tries() -> list[Try]:
+    return st.session_state.setdefault(_TRIES, [])

@@ -95,7 +95,6 @@ def search(words: str) -> list[Passage]:
 
 @cache
 def passages() -> list[Passage]:
-    """Every paragraph that the search reads."""
     found = [
         Passage(document, title, plain)
         for document in FILES for title, body in sections(document).items() for block in _BLOCK.split(body)

@@ -23,7 +23,6 @@ _MEANS = {
 
 
 def show() -> None:
-    """The document, to the page's end."""
     st.caption("Every number stands as the paper printed it; where it contradicts itself, the second tab says so.")
     run = _choose_run()
     frame, name = None, "paper"

@@ -17,7 +17,6 @@ STEM = "baselines"
 
 
 def show(source: Source) -> Drawn:
-    """The figure of one domain, and the settings behind it."""
     table = source.table(STEM)
     domain = selection.choose_domain(table, "baselines_domain", place=source.bar)
     rows = chart.final(table, domain)
@@ -34,7 +33,6 @@ def show(source: Source) -> Drawn:
 
 
 def _settings(rows: pl.DataFrame) -> Sortable:
-    """The figure's rows for people."""
     return of_rows(rows.iter_rows(named=True), {
         "Way": lambda row: chart.way_title(dict(row)), "Setting": lambda row: row["setting"] or chart.NONE,
         **refusals.rate_columns(),

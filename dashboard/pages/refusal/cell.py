@@ -18,7 +18,6 @@ from engine.records.manifest import read_manifest
 
 
 def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, cell: refusals.Row) -> None:
-    """Everything that is known of one cell, below the figure of all of them."""
     point = refusals.point_of(points, cell)
     before = refusals.unedited(cells, cell["selector"], cell["domain"])
     layout.section(layout.plain(refusals.cell_title(cell)))

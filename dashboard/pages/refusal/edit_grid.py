@@ -104,7 +104,6 @@ def _cells_drawn(
 
 
 def _asked(cells: pl.DataFrame) -> pl.DataFrame:
-    """Those whose replies were judged."""
     return cells.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,13 +14,15 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import judges
 from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
-from dashboard.pages.refusal import disagreements, judge_form, judged
+from dashboard.pages.refusal import disagreements, judged
 from dashboard.pages.refusal.judged import Judged
-from dashboard.show import grid, layout, selection, tools
-from dashboard.state import results, sources
-from engine.judges.base import JUDGES, UNJUDGED
+from dashboard.show import grid, layout, menu, selection, tools
+from dashboard.state import access, job_cards, jobs, results, sources
+from engine.judges.base import EMBEDDED, JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge
+from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
+from engine.run.field_types import parts
 
 HOW_TO_READ = (
     "A judge reads a reply and says whether it refuses. Precision is the share of its refusals that people call "
@@ -61,7 +64,7 @@ def _judged(bar: DeltaGenerator) -> Judged | None:
 
 def _how_to() -> None:
     layout.section("Judge other replies, or with a second judge")
-    judge_form.form()
+    _form()
     place = shlex.quote(str(results.store_results_dir() / "judged"))
     st.markdown(
         "**By a command.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
@@ -176,3 +179,53 @@ def _try_one() -> None:
         "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
         f"out. The judge sees the reply only, and reads English only. Version {embedded_version()}."
     )
+
+
+def _form() -> None:
+    """Nothing where the app may start no run."""
+    if access.limited():
+        return
+    with st.container(border=True, key="judge-form"):
+        first, second = st.columns(2)
+        typed = first.text_input(
+            FILE, key="judge_file", placeholder="replies.csv",
+            help="On this machine: CSV, JSONL or parquet with a column `reply`, and where you have them `prompt`, "
+            "`model`, people's `human_label` and `finished`.",
+        ).strip()  # fmt: skip
+        chosen = second.text_input(
+            WITH, EMBEDDED, key="judge_with",
+            help=f"Of {', '.join(JUDGES.offered())}, or a folder with a classifier; two, separated by a comma, are "
+            "compared. A judge that asks a model takes it behind a colon, as in `strongreject:FOLDER`.",
+        )  # fmt: skip
+        if typed:
+            with layout.told():
+                _ready(Path(typed).expanduser(), parts(chosen))
+    own = [job for job in jobs.registry().all() if job.request.model_at is None]
+    if own:
+        job_cards.show(own, "judge-", here=menu.here())
+
+
+def _ready(file: Path, judges: list[str]) -> None:
+    """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
+    count = _count(file)
+    if not judges:
+        raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
+    request = jobs.judging(file, ",".join(judges), _free(file))
+    st.code(request.command, language=None, wrap_lines=True)
+    st.caption(f"{count:,} {'reply' if count == 1 else 'replies'}. A judge that is a model has to be loaded first.")
+    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+
+
+@results.while_unchanged(4, lambda file: (file,))
+def _count(file: Path) -> int:
+    """Read once for a file, not whenever the page is drawn."""
+    return len(read_replies(file))
+
+
+def _free(file: Path) -> Path:
+    """A folder beside the runs that is not there yet."""
+    top, name, number = results.results_dir() / "judged", file.stem, 1
+    while (top / name).exists():
+        number += 1
+        name = f"{file.stem}-{number}"
+    return top / name

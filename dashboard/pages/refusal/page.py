@@ -24,7 +24,6 @@ _FOLDED = ("Operating points", "Perplexity against k")  # former parts, which th
 
 
 def render() -> None:
-    """The page."""
     if st.query_params.get(KEY) in _FOLDED:
         st.session_state[selection.MORE] = True
     if (former := st.query_params.get("show", "")) in edit_grid.FORMER:

@@ -54,7 +54,6 @@ def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
 
 
 def kept(both: pl.DataFrame, which: str) -> pl.DataFrame:
-    """The pairs that a filter of `FILTERS` leaves."""
     if which == FLIPPED:
         return both.filter(pl.col("refused_before") != pl.col("refused_after"))
     if which == UNFINISHED:
@@ -82,11 +81,9 @@ def differ(found: Sequence[Opinion]) -> bool:
 
 
 def today() -> str:
-    """The embedded judge with its version of now."""
     return f"{EMBEDDED} {embedded_version()}"
 
 
 @lru_cache(maxsize=_MOST_READ)
 def read_now(reply: str, finished: bool | None) -> Verdict:
-    """The embedded judge's verdict with today's rules."""
     return verdicts_on(EmbeddedJudge(), [Exchange("", reply, finished)])[0]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import parts, refusal_rates, refusal_specificity, refusal_values as refusals
+from dashboard.charts import parts, refusal_rates, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, tools
 from dashboard.state import sources
 
 
 def section(source: sources.Source, point: refusals.Row | None) -> None:
-    """Controls, draws and the stability of the mask of one operating point."""
     if point is None:
         layout.footnote("Controls are measured at operating points only; choose one to see its random masks.")
         return
@@ -41,8 +40,8 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
         return
     row = line.row(0, named=True)
     own = draws.filter(selector=row["selector"], domain=row["domain"])
-    tools.show(refusal_specificity.among_draws(row, own), "draws", finding=findings.among_draws(row))
-    st.text(refusal_specificity.told(row))
+    tools.show(refusal_rates.among_draws(row, own), "draws", finding=findings.among_draws(row))
+    st.text(refusal_rates.told(row))
     if without := row["draws_without_point"]:
         layout.footnote(
             f"{without} of {row['draws']} draws found no operating point and count with the unedited model's rate."

@@ -23,7 +23,6 @@ IN_MASK = "In the mask"
 
 
 def chosen(found: Scored) -> tuple[int, str]:
-    """The cell that the boxes name."""
     first, second, _ = st.columns([1, 1, 2])
     block = selection.choose("Block", found.blocks, "block", place=first)
     projection = selection.choose("Projection", found.projections, "projection", place=second)
@@ -31,7 +30,6 @@ def chosen(found: Scored) -> tuple[int, str]:
 
 
 def ticked_text() -> str:
-    """The ticked rows as they stand in the link."""
     return str(st.session_state.get(TICKED) or st.query_params.get(TICKED, ""))
 
 

@@ -46,7 +46,6 @@ def _summary(found: Scored, rows: Mask) -> str:
 
 
 def _of_file(found: Scored) -> list[Kept]:
-    """The mask of the file that was opened, if one was."""
     given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
     if given is not None:
         with layout.told():
@@ -55,7 +54,6 @@ def _of_file(found: Scored) -> list[Kept]:
 
 
 def _try(found: Scored, masks: dict[str, Kept]) -> None:
-    """Which of these masks, the prompt, the button, and the mask as a file."""
     examples = shipped.examples(found.load_from)
     if "rows_prompt" not in st.session_state and "rows_prompt" not in st.query_params and examples:
         st.session_state["rows_prompt"] = examples[0].prompt

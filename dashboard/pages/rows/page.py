@@ -87,7 +87,6 @@ def _ticked(found: Scored) -> Mask:
 
 
 def _mask_line(found: Scored, mask: Kept) -> None:
-    """What the map's mask is, and the way to what it does."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(
             f"**{layout.plain(mask.name)}** removes {mask.rows.size:,} of {found.n_rows:,} rows; choose it below under "
@@ -124,7 +123,6 @@ def _first(default: str) -> str:
 
 
 def _map(found: Scored) -> _Map:
-    """Controls of the heatmap -> what it shows."""
     mask, other = None, ""
     measure = selection.switch("Show", (MEAN, SHARE, APART), "measure", default=MEAN)
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)

@@ -71,7 +71,6 @@ def import_zip(stream: BinaryIO, top: Path, name: str) -> Path:
 
 
 def slug(wanted: str) -> str:
-    """`wanted` as a folder name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:80] or "run"
 
 

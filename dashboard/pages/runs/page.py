@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
+import precomputed
 from dashboard.pages.runs import (
     catalogue as runs,
-    import_tab as runs_import,
+    importing as runs_import,
     start_tab as runs_start,
-    tables_tab as runs_tables,
 )
-from dashboard.show import layout, selection, tools
-from dashboard.state import access
+from dashboard.show import described, layout, selection, tools
+from dashboard.state import access, results, shipped
 from engine.records.errors import InputError
+from engine.results.folders import table_names
+from engine.results.tables import TABLES, command
 
 HOW_TO_READ = (
     "Each line is a folder that a command wrote; its manifest says which model was measured how, and its checksums say "
     "whether the files are still the same."
 )
 TITLES = ("Kept", "Start", "Import", "Tables")
+FOLDER, ZIP = "A folder on this machine", "A zip file"
 WHERE_LIMITED = ("Kept", "Tables")
 LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
 
 
 def render() -> None:
-    """The page."""
     layout.heading("Runs", HOW_TO_READ)
     top = runs.results_dir()
     st.caption(f"Folder: {layout.plain(str(top))}")
@@ -51,9 +54,9 @@ def render() -> None:
             case "Start":
                 runs_start.form(top, found)
             case "Import":
-                runs_import.form(top)
+                _import(top)
             case "Tables":
-                frame, name, lines = runs_tables.form(found)
+                frame, name, lines = _table(found)
     tools.end(frame, name, *lines)
 
 
@@ -120,3 +123,60 @@ def _delete(run: runs.Run) -> None:
     st.session_state.pop("kept_run", None)
     rest = f", but left what is not its own: {', '.join(left)}" if left else ""
     st.toast(layout.plain(f"Deleted {run.name}{rest}."), duration="long")
+
+
+def _import(top: Path) -> None:
+    st.caption(
+        "The files that the manifest lists are copied and checked against their checksums; nothing else is read, and "
+        "nothing in them is run."
+    )
+    kind = selection.switch("From", (FOLDER, ZIP), "import_from", default=FOLDER)
+    upload, path = None, ""
+    if kind == ZIP:
+        upload = st.file_uploader("Zip of one results folder", type="zip", key="import_zip")
+        st.caption("Larger ones: unpack the zip on this machine and import the folder.")
+    else:
+        path = st.text_input("Folder", key="import_path", placeholder="/path/to/results").strip()
+    wanted = Path(upload.name).stem if upload is not None else Path(path).name if path else ""
+    name = st.text_input("Name", key="import_name", placeholder="the name of the folder or the zip").strip()
+    if not st.button("Import", key="import", type="primary", disabled=not wanted):
+        return
+    try:
+        name = name or runs_import.free_name(wanted, top)
+        if upload is not None:
+            runs_import.import_zip(upload, top, name)
+        else:
+            runs_import.import_folder(results.folder_of(path), top, name)
+    except InputError as error:
+        layout.problem(error)
+        return
+    st.success(f"Imported as {layout.plain(name)}. It stands under “Kept”, and under “My results” on the other pages.")
+
+
+def _folders(found: Sequence[runs.Run]) -> dict[str, Path]:
+    """Where tables can be looked at, by name: the runs, the shipped model, the models of the paper."""
+    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
+    paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
+    return kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
+
+
+def _title(stem: str) -> str:
+    """What a table holds; the stem alone where the registry does not know it."""
+    return f"{stem}: {TABLES.get(stem).title}" if stem in TABLES else stem
+
+
+def _table(found: Sequence[runs.Run]) -> tuple[pl.DataFrame, str, list[str]]:
+    """The choice and the table. returns its values, a name for their file, and where they come from.
+    Errors: InputError for a folder without tables, and for a table that cannot be read."""
+    offered = _folders(found)
+    left, right = st.columns(2)
+    name = selection.choose("Tables of", list(offered), "tables_of", place=left)
+    stems = table_names(offered[name])
+    if not stems:
+        raise InputError(f"{name} holds no tables; run `selector-audit analyze MODEL all --out {offered[name]}`")
+    stem = selection.choose("Table", stems, "run_table", title=_title, place=right)
+    table = results.read_table(offered[name], stem)
+    known = f"{TABLES.get(stem).title}. Written by `{command(stem)}`" if stem in TABLES else "Not in the registry"
+    st.caption(f"{known}. Lines: {table.frame.height:,}.")
+    described.table(table.frame, layout.plain(_title(stem)), described.columns_of(stem, table.frame.columns))
+    return table.frame, stem, [table.provenance]

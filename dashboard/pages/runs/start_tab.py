@@ -111,7 +111,6 @@ def _model(found: Sequence[runs.Run]) -> str:
 
 
 def _estimate(request: jobs.Request) -> str:
-    """What the command takes, from its own reading of its options."""
     arguments = build_parser().parse_args(request.arguments())
     names = tuple(all_analyses()) if "all" in request.words else request.words[2:]
     return estimates.of_analyses(request.model, audit_plan(arguments), names)
@@ -175,7 +174,6 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
 
 
 def _groups(analyses: Sequence[str]) -> list[str]:
-    """The groups of settings that these analyses read."""
     if "all" in analyses:
         return list(analyze_groups())
     read = {SCORES, TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
