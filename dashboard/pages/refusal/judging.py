@@ -30,6 +30,7 @@ HOW_TO_READ = (
     "chance, 1 at most and 0 where chance alone would agree as often. The embedded judge reads English only; a reply "
     "that is clearly in another language is marked as not judged."
 )
+FILE, WITH, START = "File of replies", "Judges", "Judge them"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
 MAX_DRAWN = 13  # sources in the figure, `all` included
