@@ -1,7 +1,5 @@
 """Who is answered: requests by a name of this server, from its own pages, and off this machine with the token only."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import re

@@ -1,7 +1,5 @@
 """Response headers: the browser may talk to this server only, and fetches chart code and typeface early."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit

@@ -1,7 +1,5 @@
 """Is the app alive? Ends a server that hangs, with its stacks in the log; says so where a part of it does."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Which selectors can be told apart at one rate: differences of NLL between their LeRF masks, and log gaps."""
 
-from __future__ import annotations
-
 import html
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """What selectors make of rewritten weights that compute the same: one mark per rewrite, a line where nothing moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import plotly.graph_objects as go

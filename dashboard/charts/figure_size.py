@@ -1,7 +1,5 @@
 """Type sizes of all figures, in one place, and figures made larger for a stage."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers for people. What is exact stands in the hover and in the downloads."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

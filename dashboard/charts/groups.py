@@ -1,7 +1,5 @@
 """Bars of one number per selector, and what calibration on other text costs."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 from typing import Any

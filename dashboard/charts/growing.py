@@ -1,7 +1,5 @@
 """Curves of a run that is under way, as far as they are measured."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

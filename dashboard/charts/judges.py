@@ -1,7 +1,5 @@
 """How judges compare with people and with each other: rates and kappa with their intervals. No streamlit here."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from typing import Any

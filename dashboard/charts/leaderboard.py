@@ -1,7 +1,5 @@
 """The leaderboard: every selector on every model in one line of numbers, and as a table that sorts by them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """Figures of the Learn page."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Small multiples: the curves of several models in one grid, all on the same axes. No streamlit here."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ people who see fewer colours (checked by a test with the model of Machado et al.
 results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. Lines that are no
 selector are dotted, so no selector owns that dash."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

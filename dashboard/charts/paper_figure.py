@@ -1,7 +1,5 @@
 """A figure as a paper wants it: as wide as one or two columns, light, small type, its title in the caption."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 
 from dashboard.charts import figure_size, palette

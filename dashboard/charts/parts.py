@@ -1,7 +1,5 @@
 """Which part of a mask does what the mask does: what goes when a part's rows are put back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """Protocols: who is before whom in how many of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

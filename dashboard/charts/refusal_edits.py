@@ -1,7 +1,5 @@
 """Operating points: refused before and after every edit, and under random rows, a panel per domain."""
 
-from __future__ import annotations
-
 import html
 import math
 

@@ -1,7 +1,5 @@
 """Refusal rates with their intervals: before and after, real and random masks, masks of one and of two domains."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from itertools import cycle

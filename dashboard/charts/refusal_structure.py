@@ -1,7 +1,5 @@
 """Where refusal contrasts lie: density, projections and depths, overlap of domains and methods, methods over models."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 

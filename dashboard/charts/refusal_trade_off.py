@@ -1,7 +1,5 @@
 """All edits of one selector and domain: risk prompts refused against perplexity, and the best of what it costs."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Refusal tables of one source -> what the page draws: the grid's cells, one cell in detail, rates side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter

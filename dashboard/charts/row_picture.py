@@ -2,8 +2,6 @@
 
 A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import count as from_one
 

@@ -1,7 +1,5 @@
 """Figures of the Rows page: values per block and projection."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Collection, Sequence
 

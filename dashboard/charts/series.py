@@ -1,7 +1,5 @@
 """Curves of one model -> points to draw, the gap between the orders, and the table of values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from operator import itemgetter

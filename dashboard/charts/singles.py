@@ -1,7 +1,5 @@
 """Single units against sets: who ranks the effects of single rows rightly, whose masks of many rows do least harm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

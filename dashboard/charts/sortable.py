@@ -1,7 +1,5 @@
 """Tables that are sorted by their numbers and read as texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Names of downstream tasks for people."""
 
-from __future__ import annotations
-
 TASK_TITLES = {
     "arc_easy": "ARC-Easy",
     "arc_challenge": "ARC-Challenge",

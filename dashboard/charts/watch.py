@@ -2,8 +2,6 @@
 
 Everything that moves is computed here once, so that the browser asks for nothing while it plays."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping, Sequence

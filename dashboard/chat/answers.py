@@ -4,8 +4,6 @@ A part that pages put where they like and run last: what it asks may take a whil
 is found is kept as it comes, so that an answer that was stopped still shows what was there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Hashable
 from contextlib import closing
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A download lives in the server, not in a session: a page that is reloaded or lef
 with a model that is here waits for one that is not.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import traceback

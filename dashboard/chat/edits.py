@@ -5,8 +5,6 @@ to the very weights that are loaded. Contrasts of another model come from a refu
 is computed on the embedded text and prompts, once per model in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass

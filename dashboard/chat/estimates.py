@@ -1,7 +1,5 @@
 """What a live edit takes before its reply: the measurement of what it does, and scores that a model lacks."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from dashboard.chat import live

@@ -4,8 +4,6 @@ What the page was asked to do waits in the session until the model is here: `due
 `model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

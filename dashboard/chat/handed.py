@@ -1,7 +1,5 @@
 """A mask handed over in an address: to Rows, which shows its rows, and to Live edit, which zeroes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

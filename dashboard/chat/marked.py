@@ -1,7 +1,5 @@
 """A reply as HTML that shows it letter by letter: escaped, its tokens shaded, words underlined."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher

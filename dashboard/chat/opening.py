@@ -3,8 +3,6 @@
 It is written in the background by `prepare`, after the first page is up; no page waits for it.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import replace

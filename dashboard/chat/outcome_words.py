@@ -1,7 +1,5 @@
 """What is known of a reply that has ended, in a line."""
 
-from __future__ import annotations
-
 from dashboard.charts import formats
 from dashboard.chat import stamps
 from dashboard.chat.live import Outcome, Side

@@ -1,7 +1,5 @@
 """A try is written: its rows, what they do to refusal, its replies, and what its model's own replies look like."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace

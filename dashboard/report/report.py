@@ -3,8 +3,6 @@
 `report.html.jinja` says what stands there, section by section; what was not measured is named with its command.
 Everything from files is escaped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

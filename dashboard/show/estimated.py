@@ -1,7 +1,5 @@
 """What a run takes, in words: counted at once or when a button asks for it, and remembered for this session."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 
 import streamlit as st

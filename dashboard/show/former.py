@@ -1,7 +1,5 @@
 """Addresses of pages that have become parts of others: links of before lead to that part, with their settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlencode

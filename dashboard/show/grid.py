@@ -1,7 +1,5 @@
 """Tables whose columns sort by number while their cells read as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

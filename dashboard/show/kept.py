@@ -5,8 +5,6 @@ the widget (`start`) and notes its value, in each run (`note`) and as soon as it
 `on_change`): who chooses something and leaves at once stops the run before it comes to the widget. (Two requests that
 reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What every page has: the stage it begins with, how to read it, problems that say what to do, the provenance line."""
 
-from __future__ import annotations
-
 import html
 import logging
 import re

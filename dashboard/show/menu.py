@@ -1,8 +1,6 @@
 """The menu: six destinations in the sidebar, the pages of one above each other page; where the app departs from
 Streamlit's own look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """A reply as plain text, its thinking part folded apart: never rendered as markdown, whatever it holds."""
 
-from __future__ import annotations
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 

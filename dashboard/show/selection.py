@@ -3,8 +3,6 @@
 Streamlit writes a bound widget's value into the address under its key, in the words the page shows, and
 drops what is at its default. Keys are therefore part of shared links and are never renamed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

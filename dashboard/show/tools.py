@@ -1,7 +1,5 @@
 """What every page shows in the same way: figures, and the foot with link and downloads."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a page of a site is made of: sentences, figures and tables of the app, one section per model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

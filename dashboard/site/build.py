@@ -1,7 +1,5 @@
 """Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

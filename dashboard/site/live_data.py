@@ -1,8 +1,6 @@
 """What the live parts need of the shipped model, as scripts: weights, tokenizer, scores, contrasts, edits and their
 effects, and what Watch it break plays."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

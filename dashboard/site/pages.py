@@ -1,7 +1,5 @@
 """The pages of a site, each made of the app's own figures and sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 

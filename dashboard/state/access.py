@@ -2,8 +2,6 @@
 
 Asked where things happen, not only where a page offers them: what a browser sends is its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

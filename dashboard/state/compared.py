@@ -2,8 +2,6 @@
 
 It stands in the sidebar of every page; what compares models, compares those chosen there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run that was started from the app, as a card: where it stands, how long it still takes, and what comes next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A job is the same command that a person would type; it lives in the server proce
 reloaded or closed changes nothing. What it has measured is in the store, so that the same job started again
 goes on from there."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Parts of a model of any size: which rows of a results folder lie in which, and sums over them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compute this now: what stands below the line that says that a table is missing."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 

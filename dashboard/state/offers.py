@@ -1,7 +1,5 @@
 """Curves that can stand beside those of a page: every model of the other sources and of the other runs, by name."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages of several parts: a row of parts before their settings, one picker of results, a fold, one foot for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Where numbers come from, in one line for the foot of a page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.data.window_starts import start_in_words

@@ -1,7 +1,5 @@
 """A table that a results folder lacks, as the run that makes it: for the same model and the settings of the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

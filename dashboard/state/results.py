@@ -4,8 +4,6 @@ or that holds the values of one model of the paper.
 Everything is cached by the files' time stamps, sizes and inodes. What cannot be read is an `InputError` whose one
 line says what to do."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Scores of a results folder: the row index, and one selector's scores with their checksum verified."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

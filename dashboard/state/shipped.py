@@ -1,7 +1,5 @@
 """What ships with the software, as the pages read it: its models and their results, scores, contrasts, prompts."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Which results a page shows: the shipped model's, a run of one's own, or the published tables. Bound to the URL."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Weight matrices of the shipped model without torch, for figures. numpy has no bfloat16: its bits are widened here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

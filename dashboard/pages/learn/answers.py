@@ -2,8 +2,6 @@
 
 No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Learn: a guided path in six steps. Each asks for a guess first, then shows the live figure that settles it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Figures of the steps on rows, rankings and their tests. Each draws and returns (settled, values, provenance)."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import streamlit as st

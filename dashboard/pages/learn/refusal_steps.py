@@ -1,7 +1,5 @@
 """Figures of the steps on installing refusal and on its control: each returns (settled, values, provenance)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

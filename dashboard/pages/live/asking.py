@@ -1,7 +1,5 @@
 """What a live edit is asked: a line where Enter asks for the replies, and examples that are a press away."""
 
-from __future__ import annotations
-
 import textwrap
 
 import streamlit as st

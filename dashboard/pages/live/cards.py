@@ -1,7 +1,5 @@
 """Before, After and Control as cards side by side: a stamp, the reply, a needle for the margin, and the facts."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What another model lacks for a live edit, offered: what makes it, how long that takes, and the command."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

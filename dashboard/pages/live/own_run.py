@@ -1,7 +1,5 @@
 """Refusal edits of one's own model: the measured cells of the grid that a refusal run wrote."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

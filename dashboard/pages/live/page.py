@@ -1,7 +1,5 @@
 """Live edit: one prompt answered by the model as it is, with rows removed, and with random ones removed; or many."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """A try below its prompt: the cards with what is marked in them, and what was removed."""
 
-from __future__ import annotations
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 

@@ -1,7 +1,5 @@
 """Settings of a live edit: model, edit, prompt, and what to show of the replies. All of it is in the URL."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The documents of Reference: Markdown beside this file, its sections and links, and the search over everything."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reference: the paper's tables, what every number means, and how to use the software, with one search over all."""
 
-from __future__ import annotations
-
 import re
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The paper's tables, a run of one's own beside them, and where the paper disagrees with itself."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 

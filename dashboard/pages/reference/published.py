@@ -1,7 +1,5 @@
 """The published tables as Reference shows them: what they are, measured values beside them, disagreements."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path

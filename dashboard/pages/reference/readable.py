@@ -1,7 +1,5 @@
 """A published table to be read: the characters that the paper printed, selectors side by side, names for people."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from dashboard.charts import formats, palette

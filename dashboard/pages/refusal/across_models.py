@@ -1,7 +1,5 @@
 """Across models: refusal that the edits of LRP and IG install, on this model, those compared and the paper's."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Other methods: is removing rows worth it? Row masks beside other ways to install refusal."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import polars as pl

@@ -1,7 +1,5 @@
 """One cell of the grid in numbers: every set of prompts before and after, utility, and where to go on with it."""
 
-from __future__ import annotations
-
 import json
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Two domains in one mask: a mask made from the prompts of several domains, beside those of each with as many rows."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Judges, reply by reply: how often two sides agree, and every reply on which they do not."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import polars as pl

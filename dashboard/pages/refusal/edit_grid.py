@@ -1,7 +1,5 @@
 """Edits: what removing few rows does to the replies, selector by selector; folded, controls and points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import plotly.graph_objects as go

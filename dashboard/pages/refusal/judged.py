@@ -1,7 +1,5 @@
 """Folders that `selector-audit refusal judge --out` wrote, as the part Judges of the page Refusal reads them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

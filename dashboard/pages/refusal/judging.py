@@ -1,7 +1,5 @@
 """Judges: do they agree with people and with each other, reply by reply; and one reply of one's own."""
 
-from __future__ import annotations
-
 import shlex
 from operator import itemgetter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Refusal: what removing few rows does to the replies, with controls, the replies themselves, and their judges."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dashboard.pages.refusal import across_models, baselines, composed_masks, edit_grid, judging, replies, structure

@@ -1,7 +1,5 @@
 """Refusal, the replies themselves: before and after an edit side by side, with what made the judge call them so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

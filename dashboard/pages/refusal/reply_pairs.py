@@ -1,7 +1,5 @@
 """Replies before and after an edit, prompt by prompt, with every verdict that there is on each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Is it these rows? The random masks of the paper, draws that were searched like the edit, masks of other pairs."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Where the rows of refusal contrasts are: density, depth, projections, and what methods and domains share."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 

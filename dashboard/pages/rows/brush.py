@@ -1,7 +1,5 @@
 """Cells brushed on the map, or ticked rows: what they are, and what the model's perplexity is without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rows of one cell: their scores, ranks and percentiles page by page, and ticks."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """A mask made by hand: what it costs, and its file."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dashboard.chat import trial

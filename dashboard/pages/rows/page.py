@@ -1,7 +1,5 @@
 """Rows: where a selector's scores lie, the single rows of a cell, and masks made by hand."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Scores of a results folder as the Rows page reads them: ranks, values per block and projection, rows of one cell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The runs of a results folder: which there are, what is in them, whether they are whole, and deleting one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

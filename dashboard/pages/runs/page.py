@@ -1,7 +1,5 @@
 """Runs: what is in the store, start one, bring one in, delete one, look at any table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs, the tab Start: a form for the command, and below its button the runs that were started."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

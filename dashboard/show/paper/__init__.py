@@ -1,7 +1,5 @@
 """Figures for papers: the figures of a page at the width of a column, saved by the browser as SVG, PNG or PDF."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence

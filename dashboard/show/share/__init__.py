@@ -1,8 +1,6 @@
 """Replies as a picture to share: prompt, replies with their stamps, edit and link on one card, saved as PNG by the
 browser, whose typefaces write every script."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
