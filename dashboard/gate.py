@@ -26,12 +26,7 @@ _POLICY_VIOLATION = 1008  # close code of websockets
 
 def is_loopback(address: str) -> bool:
     """Does a server on `address` answer this machine only? A name other than `localhost` counts as one of a network."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return address == "localhost" or (_is_ip(address) and ipaddress.ip_address(address).is_loopback)
 
 
 def is_host(name: str) -> bool:

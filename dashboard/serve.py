@@ -96,7 +96,7 @@ def main(
     tasks = [_preload] if preload_model else []
     if preload_model:
         opening.expect()
-    tasks += [lambda: _open_browser(urls[0])] if open_browser else []
+    tasks += [lambda: webbrowser.open(urls[0])] if open_browser else []
 
     @asynccontextmanager
     async def while_serving(_app: object) -> AsyncIterator[None]:
@@ -201,7 +201,7 @@ def _stop_on_hangup() -> None:
 
 def _free_port(address: str) -> int:
     for port in range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED):
-        if _is_free(port, address):
+        if _cannot_listen(address, port) is None:
             return port
     raise InputError(f"no free port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS_TRIED - 1}; give one with --port")
 
@@ -209,13 +209,9 @@ def _free_port(address: str) -> int:
 def _checked_port(port: int, address: str) -> int:
     if not 1 <= port <= 65535:
         raise InputError(f"port must be in 1 to 65535, got {port}")
-    if not _is_free(port, address):
+    if _cannot_listen(address, port) is not None:
         raise InputError(f"cannot listen on {address} port {port}, it is in use or not allowed; give another --port")
     return port
-
-
-def _is_free(port: int, address: str) -> bool:
-    return _cannot_listen(address, port) is None
 
 
 def _check_address(address: str) -> None:
@@ -278,7 +274,3 @@ def _preload() -> None:
 
     live.preload(warm=opening.request() is None)
     opening.prepare()
-
-
-def _open_browser(url: str) -> None:
-    webbrowser.open(url)

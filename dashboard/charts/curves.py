@@ -1,6 +1,5 @@
 """Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +38,7 @@ def curves(
     heights: list[float] = []
     ceilings: list[float] = []
     for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
-        if nll is not None and math.isfinite(nll):
+        if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
             (ceilings if beyond else heights).append((nll - base) / LN10)
     by_selector = rows.partition_by("selector", as_dict=True)
@@ -87,7 +86,7 @@ def subtracted(baseline: float | None, relative: bool) -> float | None:
 
 def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     """A selector's perplexities as a trace. base: taken from every NLL."""
-    heights = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
+    heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
     return _line(
         selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)],
         error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
@@ -197,7 +196,11 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     figure = go.Figure()
     for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
         rows = gap_rows.filter(pl.col("selector") == selector)
-        figure.add_trace(_line(selector, rows, _finite(rows["log_gap"]), _gap_hover(rows)))
+        hover = [
+            f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
+            for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
+        ]
+        figure.add_trace(_line(selector, rows, [axes.finite(value) for value in rows["log_gap"]], hover))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
     drawn = gap_rows.filter(pl.col("log_gap").is_finite())
@@ -211,14 +214,3 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     return lines.finished(figure, "Gap: NLL(MoRF) − NLL(LeRF)", below, HEIGHT, BOTTOM, top=TOP).update_layout(
         title_y=_TITLE_Y
     )
-
-
-def _finite(values: pl.Series) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
-
-
-def _gap_hover(rows: pl.DataFrame) -> list[str]:
-    return [
-        f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
-        for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
-    ]

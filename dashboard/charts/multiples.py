@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -55,14 +54,14 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
         part = panel.points.filter(order=panel.order or order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
-            figure.add_trace(_once(curve_chart.curve(own, selector, shift), selector, named), **at)
+            trace = curve_chart.curve(own, selector, shift) | {"showlegend": selector not in named}
+            named.add(selector)  # in the legend only the first time; a click there hides it in every panel
+            figure.add_trace(trace, **at)
             below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
             heights += [(nll - shift) / LN10 for nll in below]
         if panel.baseline is not None:
-            height = (panel.baseline - shift) / LN10
-            heights.append(height)
-            line = palette.DOTTED
-            figure.add_hline(y=height, line=line, **at)
+            heights.append((panel.baseline - shift) / LN10)
+            figure.add_hline(y=heights[-1], line=palette.DOTTED, **at)
     curve_chart.perplexity_axis(figure, heights, relative)
     figure.update_yaxes(title=None)
     figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
@@ -72,10 +71,3 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
     first, second = curve_chart.ORDER_HEADINGS.get(order, ("", ""))
     lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
     return figure.update_layout(title_yref="container", legend_y=-36 / plots)
-
-
-def _once(trace: dict[str, Any], key: str, named: set[str]) -> dict[str, Any]:
-    """In the legend only the first time; a click there hides it in every panel."""
-    first = key not in named
-    named.add(key)
-    return {**trace, "legendgroup": key, "showlegend": first}

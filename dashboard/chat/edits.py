@@ -91,14 +91,13 @@ def _plug_ins() -> list[str]:
 
 def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
-    if edit.mode == "language model" and edit.run:
-        folder, weights = results.folder_of(edit.run), entry.loaded.weights_hash
-        return removed_rows(scores_for(folder, edit.selector, weights, entry.loaded.rows.n_rows), edit.order, edit.rate)
+    folder = results.folder_of(edit.run) if edit.run else None
+    rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
     if edit.mode == "language model":
-        return removed_rows(_scores(entry, edit.selector, progress), edit.order, edit.rate)
-    if edit.run:  # refuses a file of another model
-        rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
-        path = results.folder_of(edit.run) / CONTRASTS
+        own = scores_for(folder, edit.selector, weights, rows) if folder else _scores(entry, edit.selector, progress)
+        return removed_rows(own, edit.order, edit.rate)
+    if folder:  # refuses a file of another model
+        path = folder / CONTRASTS
         return edit_from_contrast(path, edit.selector, edit.domain, edit.lam, edit.k, rows, weights).units
     return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
 
@@ -146,7 +145,7 @@ def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDAr
 def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     key = (selector, domain)
     if key not in entry.contrasts:
-        if not _is_shipped(entry):
+        if shipped.demo_weights_hash() != entry.loaded.weights_hash:
             raise InputError(
                 "a refusal edit of another model than the shipped one needs pairs of prompts for it; run "
                 "`selector-audit refusal run MODEL --pairs FILE --out FOLDER`, and give that folder"
@@ -175,7 +174,3 @@ def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progre
 def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
     """The model's lock; whoever waits for it sees so."""
     return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
-
-
-def _is_shipped(entry: Entry) -> bool:
-    return shipped.demo_weights_hash() == entry.loaded.weights_hash

@@ -12,7 +12,6 @@ from dashboard.show import menu
 from dashboard.state import access, shipped
 
 TO_ROWS, TO_LIVE = "Its rows on the map", "Zero it live"
-_ICON = ":material/play_arrow:"
 
 
 def rate_of(rate: float) -> float | None:
@@ -42,10 +41,10 @@ def to_live(
 def live_link(folder: Path, model: str, selector: str, order: str, rate: float) -> None:
     """A link to Live edit with this mask, where that can make the very same: of the shipped scores, or of a model of
     one's own that may be loaded here. folder: of the scores."""
-    if (of_shipped := shipped.model_of(folder)) is not None:
-        menu.link(TO_LIVE, "live", to_live(selector, order, rate, of_shipped), icon=_ICON)
-    elif not access.limited():
-        menu.link(TO_LIVE, "live", to_live(selector, order, rate, model, str(folder)), icon=_ICON)
+    of_shipped = shipped.model_of(folder)
+    if of_shipped or not access.limited():
+        settings = to_live(selector, order, rate, of_shipped or model, "" if of_shipped else str(folder))
+        menu.link(TO_LIVE, "live", settings, icon=":material/play_arrow:")
 
 
 def read(text: str) -> tuple[str, Edit] | None:

@@ -136,20 +136,12 @@ def survived() -> Iterator[None]:
 
 def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], None]:
     """What is done, how much of how much: a bar in `place`."""
-
-    def progress(what: str, done: int, total: int) -> None:
-        place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
-    return progress
+    return lambda what, done, total: place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 
 
 def queued_in(place: DeltaGenerator) -> Callable[[float], None]:
     """Seconds that another session has kept the model: a line in `place`."""
-
-    def waiting(seconds: float) -> None:
-        place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
-
-    return waiting
+    return lambda seconds: place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
 
 
 def footnote(*lines: str) -> None:

@@ -43,7 +43,8 @@ def choose(
     index = list(options).index(default) if default is not None and default in options else 0
     setting = Setting(key, options.__contains__, options[index], shared=key if keep else None)
     setting.start()  # before what it may have dropped
-    _drop_foreign(key, options, options[index])
+    if key in st.session_state and st.session_state[key] not in options:
+        st.session_state[key] = options[index]  # one of another page or source would go on standing in the address
     return _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
 
 
@@ -71,12 +72,6 @@ def choose_selector(
 def _at(place: DeltaGenerator | None) -> Any:
     """Where a widget goes; streamlit itself puts it at the place of the call."""
     return place or st
-
-
-def _drop_foreign(key: str, options: Sequence[Option], default: Option) -> None:
-    """A value of another page or source would go on standing in the address beside the default that is shown."""
-    if key in st.session_state and st.session_state[key] not in options:
-        st.session_state[key] = default
 
 
 def switch(

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -268,19 +269,10 @@ def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:
     for kind in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         if process.poll() is not None:
             return
-        _signal(process, kind)
-        try:
+        with suppress(OSError):  # it has just ended
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, kind)  # it leads its own group; its children stop with it
+            else:
+                process.terminate()
+        with suppress(subprocess.TimeoutExpired):
             process.wait(grace_s / 2)
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, kind)  # it leads its own group; its children stop with it
-        else:
-            process.terminate()
-    except OSError:
-        pass  # it has just ended

@@ -27,8 +27,7 @@ def offer(folder: Path, stem: str) -> None:
             return
         words = " ".join(remakes.words(folder, stem))
         key = f"compute-{sha256(f'{folder} {words}'.encode()).hexdigest()[:12]}"
-        asked = st.session_state.get(_ASKED) == key
-        job = _job(folder, stem)
+        asked, job = st.session_state.get(_ASKED) == key, _job(folder, stem)
         if job is None:
             st.button(
                 BUTTON, key=key, icon=":material/play_circle:", on_click=_ask, args=(None if asked else key,),
@@ -97,8 +96,4 @@ def _start(made: Remake) -> None:
         _ask(None)
 
 
-def _below(error: MissingTable) -> None:
-    offer(error.folder, error.stem)
-
-
-layout.remedy(MissingTable, _below)
+layout.remedy(MissingTable, lambda error: offer(error.folder, error.stem))

@@ -40,22 +40,17 @@ def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
 
 def _other_runs(shown: Path | None) -> dict[str, Offer]:
     top = results.store_results_dir()
-    offered: dict[str, Offer] = {}
-    try:
+    runs, offered = list[Path](), dict[str, Offer]()
+    with suppress(InputError):
         runs = results.find_runs(top)
-    except InputError:
-        return offered
     for run in runs:
-        if shown is not None and run.resolve() == shown.resolve():
-            continue
-        try:
-            curves = results.read_run(run)
-        except InputError:
-            continue
-        for model in curves.models:
-            where = str(run.relative_to(top)) if run != top else run.name
-            name = f"Run {where}: {model}"
-            offered[name] = Offer(name, "Run", model, curves, run)
+        if shown is None or run.resolve() != shown.resolve():
+            with suppress(InputError):
+                curves = results.read_run(run)
+                where = str(run.relative_to(top)) if run != top else run.name
+                for model in curves.models:
+                    name = f"Run {where}: {model}"
+                    offered[name] = Offer(name, "Run", model, curves, run)
     return offered
 
 

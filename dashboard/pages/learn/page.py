@@ -70,11 +70,13 @@ def render() -> None:
     lines: list[str] = []
     with right, st.container(key="learn-figures"):
         revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
-        if not revealed:
-            _hidden(number)
-        else:
+        if revealed:
             with layout.told():
                 settled, frame, *lines = FIGURES[step]()
+        else:
+            st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
+            peek = st.session_state[_PEEKED].add
+            st.button("Show it without a guess", key="learn-peek", on_click=peek, args=(number,))
     if number + 1 in given:
         with verdict:
             _judge(lesson, given[number + 1], settled)
@@ -102,15 +104,13 @@ def _given() -> dict[int, str]:
 def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> None:
     """The question, and the button that makes an answer the visitor's guess; a made guess can be taken back."""
     st.subheader("Your guess", anchor=False)
-    key = f"learn-answer-{lesson.id}"
-    options = list(lesson.answers)
-    before = given.get(number + 1)
-    if before is not None:
+    if (before := given.get(number + 1)) is not None:
         _guessed(lesson, before, number, given)
         return
-    answer: str | None = st.radio(
-        f"**{lesson.question}**", options, index=None, key=key, format_func=lesson.answers.__getitem__
-    )
+    answer = st.radio(
+        f"**{lesson.question}**", list(lesson.answers), index=None, key=f"learn-answer-{lesson.id}",
+        format_func=lesson.answers.__getitem__,
+    )  # fmt: skip
 
     def guess() -> None:
         if answer is not None:
@@ -131,15 +131,6 @@ def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> N
         mark = "radio_button_checked: **Your guess:**" if answer == made else "radio_button_unchecked:"
         st.markdown(f":material/{mark} {text}")
     st.button("Guess again", key="learn-again", on_click=again)
-
-
-def _hidden(number: int) -> None:
-    st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
-
-    def peek() -> None:
-        st.session_state[_PEEKED].add(number)
-
-    st.button("Show it without a guess", key="learn-peek", on_click=peek)
 
 
 def _judge(lesson: Lesson, chosen: str, settled: Settled | None) -> None:

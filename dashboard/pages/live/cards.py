@@ -41,16 +41,11 @@ class Cards:
 
     def __init__(self, sides: Sequence[Side], key: str, model: str) -> None:
         self.sides, self._model, self._broken = tuple(sides), model, ""
-        self.facts: dict[Side, DeltaGenerator] = {}
-        self.texts: dict[Side, DeltaGenerator] = {}
-        self._heads: dict[Side, DeltaGenerator] = {}
-        self._needles: dict[Side, DeltaGenerator] = {}
+        self._heads, self.texts, self._needles, self.facts = (dict[Side, DeltaGenerator]() for _ in range(4))
         for side, column in zip(self.sides, st.columns(len(self.sides)), strict=True):
             with column, st.container(border=True, key=f"{key}-{side}", height="stretch"):
-                self._heads[side] = st.empty()
-                self.texts[side] = st.empty()
-                self._needles[side] = st.empty()
-                self.facts[side] = st.empty()
+                for places in (self._heads, self.texts, self._needles, self.facts):
+                    places[side] = st.empty()
             self._head(side)
             self.write(side, "")
 
