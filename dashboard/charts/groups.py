@@ -16,17 +16,9 @@ _PATTERNS = ("", "/", "x", ".")
 
 
 def selector_bars(
-    frame: pl.DataFrame,
-    columns: Sequence[tuple[str, str]],
-    *,
-    heading: str,
-    below: str = "",
-    title: str,
-    text: Callable[[float], str],
-    hover: Callable[[Row], str],
-    tickformat: str = "",
-    top: float | None = None,
-) -> go.Figure:
+    frame: pl.DataFrame, columns: Sequence[tuple[str, str]], *, heading: str, below: str = "", title: str,
+    text: Callable[[float], str], hover: Callable[[Row], str], tickformat: str = "", top: float | None = None,
+) -> go.Figure:  # fmt: skip
     """Horizontal bars, one group per selector. columns: (column, name); several are told apart by their pattern."""
     selectors = palette.in_order(frame["selector"].to_list())[::-1]  # plotly draws from below
     rows = {row["selector"]: row for row in frame.iter_rows(named=True)}

@@ -15,15 +15,9 @@ Place = tuple[int, str]  # block, projection
 
 
 def cells(
-    frame: pl.DataFrame,
-    blocks: Sequence[int],
-    projections: Sequence[str],
-    *,
-    heading: str,
-    below: str,
-    kind: str,
+    frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str,
     outlined: Collection[Place] = (),
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
     frame: columns block, projection, rows, value, ...
 

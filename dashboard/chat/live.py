@@ -194,15 +194,9 @@ def load_aside(model_id: str, say: Callable[[str], object]) -> None:
 
 
 def replies(
-    loaded: LoadedModel,
-    removed: Mapping[SideName, Mask],
-    prompt: str,
-    max_new_tokens: int,
-    *,
-    margins_along: bool = False,
-    likelihoods: bool = False,
-    on_wait: OnWait = patient,
-) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:
+    loaded: LoadedModel, removed: Mapping[SideName, Mask], prompt: str, max_new_tokens: int, *,
+    margins_along: bool = False, likelihoods: bool = False, on_wait: OnWait = patient,
+) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:  # fmt: skip
     """The replies of the model without these rows, as they are written: one batch.
 
     margins_along, likelihoods: as in `dialogue`. A chat template's thinking mode is off.

@@ -54,14 +54,9 @@ def prompts(model: str, domain: str) -> list[shipped.Example]:
 
 
 def replies(
-    entry: Entry,
-    mask: Mask,
-    asked: Sequence[str],
-    max_new_tokens: int,
-    *,
-    on_pass: Callable[[], None] = lambda: None,
-    on_wait: OnWait = patient,
-) -> Iterator[dict[str, Pair]]:
+    entry: Entry, mask: Mask, asked: Sequence[str], max_new_tokens: int, *,
+    on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient,
+) -> Iterator[dict[str, Pair]]:  # fmt: skip
     """What is known of every prompt, as it is and with `mask` zeroed: at first, and after every batch.
 
     What is known of the model is not written again. A batch holds up to `AT_ONCE` prompts under what is missing of both
@@ -92,13 +87,9 @@ def replies(
 
 
 def _write(
-    entry: Entry,
-    edits: Sequence[EngineEdit],
-    asked: Sequence[str],
-    max_new_tokens: int,
-    on_pass: Callable[[], None],
+    entry: Entry, edits: Sequence[EngineEdit], asked: Sequence[str], max_new_tokens: int, on_pass: Callable[[], None],
     on_wait: OnWait,
-) -> None:
+) -> None:  # fmt: skip
     from engine.measures.fluency import Asked, repetition, reply_log_probabilities
     from engine.measures.generation import generate_under
 

@@ -66,13 +66,9 @@ def steps_of(selector: str, run: str = "") -> dict[str, Step]:
 
 
 def write(
-    steps: Mapping[str, Step],
-    entry: live.Entry,
-    prompt: str,
-    tokens: int,
-    progress: Progress,
+    steps: Mapping[str, Step], entry: live.Entry, prompt: str, tokens: int, progress: Progress,
     on_wait: OnWait = patient,
-) -> Iterator[None]:
+) -> Iterator[None]:  # fmt: skip
     """Writes every step; yields whenever there is more to see.
 
     Edits whose effect is known are answered with the model as it is in one batch, the others by themselves as soon as

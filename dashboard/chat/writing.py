@@ -59,14 +59,9 @@ def replies(
 
 
 def batch(
-    entry: Entry,
-    removed: Mapping[SideName, Mask | None],
-    prompt: str,
-    tokens: int,
-    *,
-    margins: bool = False,
+    entry: Entry, removed: Mapping[SideName, Mask | None], prompt: str, tokens: int, *, margins: bool = False,
     on_wait: OnWait = patient,
-) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:
+) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:  # fmt: skip
     """The replies to a prompt without these rows: those that the model gave before at once, the others as they are
     written, in one batch."""
     sides = {side: (rows, tries.mask_hash(rows)) for side, rows in removed.items() if rows is not None}

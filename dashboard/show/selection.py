@@ -28,16 +28,10 @@ def _kept(setting: Setting, widget: Callable[..., Any], *given: Any, **options: 
 
 
 def choose(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option | None = None,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    keep: bool = False,
+    label: str, options: Sequence[Option], key: str, *, default: Option | None = None,
+    title: Callable[[Option], str] = str, help_text: str | None = None, keep: bool = False,
     place: DeltaGenerator | None = None,
-) -> Option:
+) -> Option:  # fmt: skip
     """One of many, in a list that opens. keep: other pages with the same key start with what was chosen here.
     place: where it stands, None = at the place of the call."""
     index = list(options).index(default) if default is not None and default in options else 0
@@ -57,13 +51,9 @@ def choose_domain(
 
 
 def choose_selector(
-    table: pl.DataFrame,
-    key: str,
-    *,
-    default: str | None = None,
-    keep: bool = False,
+    table: pl.DataFrame, key: str, *, default: str | None = None, keep: bool = False,
     place: DeltaGenerator | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """One of the selectors of a table, in the order used everywhere."""
     known = palette.in_order(table["selector"].unique())
     return choose("Selector", known, key, default=default, title=palette.title, keep=keep, place=place)
@@ -75,15 +65,9 @@ def _at(place: DeltaGenerator | None) -> Any:
 
 
 def switch(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    place: DeltaGenerator | None = None,
-) -> Option:
+    label: str, options: Sequence[Option], key: str, *, default: Option, title: Callable[[Option], str] = str,
+    help_text: str | None = None, place: DeltaGenerator | None = None,
+) -> Option:  # fmt: skip
     """One of few, all in sight. place: as in `choose`."""
     setting = Setting(key, options.__contains__, default)
     return _kept(
@@ -120,16 +104,9 @@ def rate_range(label: str, rates: Sequence[float], key: str, *, title: Callable[
 
 
 def pick(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    place: DeltaGenerator | None = None,
-    shared: str | None = None,
-) -> Option:
+    label: str, options: Sequence[Option], key: str, *, default: Option, title: Callable[[Option], str] = str,
+    help_text: str | None = None, place: DeltaGenerator | None = None, shared: str | None = None,
+) -> Option:  # fmt: skip
     """One of a few ordered values. shared: widgets of this name, whatever their keys, start on the next page with what
     was chosen here."""
     setting = Setting(key, options.__contains__, default, shared)

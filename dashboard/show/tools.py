@@ -20,16 +20,9 @@ AT_ONCE_CELLS = 50_000  # of a table whose downloads are made with the page, in 
 
 
 def show(
-    figure: go.Figure,
-    name: str,
-    *,
-    key: str | None = None,
-    clickable: bool = False,
-    brush: bool = False,
-    finding: str = "",
-    below: str | None = None,
-    hero: bool = False,
-) -> list[dict[str, Any]]:
+    figure: go.Figure, name: str, *, key: str | None = None, clickable: bool = False, brush: bool = False,
+    finding: str = "", below: str | None = None, hero: bool = False,
+) -> list[dict[str, Any]]:  # fmt: skip
     """A figure at the place of the call, in words (`in_words`) for who cannot see it; the camera saves it as `name`.
 
     clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the

@@ -91,13 +91,9 @@ class Request:
 
 
 def analysis(
-    model: str,
-    analyses: Sequence[str],
-    folder: Path,
-    preset: str,
-    options: Sequence[tuple[str, str]] = (),
+    model: str, analyses: Sequence[str], folder: Path, preset: str, options: Sequence[tuple[str, str]] = (),
     store: Path | None = None,
-) -> Request:
+) -> Request:  # fmt: skip
     """`analyze`. `InputError` where nothing is to be run."""
     if not analyses:
         raise InputError("nothing to run: choose at least one analysis")

@@ -44,16 +44,9 @@ Of = TypeVar("Of", bound=Round)
 
 
 def show(
-    key: str,
-    chosen: Chosen,
-    request: Request,
-    places: Places,
-    begin: Callable[[Request], Of],
-    write: Callable[..., None],
-    draw: Callable[[Of, DeltaGenerator], None],
-    below: Callable[[Of], None],
-    hint: str,
-) -> None:
+    key: str, chosen: Chosen, request: Request, places: Places, begin: Callable[[Request], Of],
+    write: Callable[..., None], draw: Callable[[Of, DeltaGenerator], None], below: Callable[[Of], None], hint: str,
+) -> None:  # fmt: skip
     """The round on the page. Once there is one, every change of what is asked begins the next.
 
     begin: a round; write: its replies, given it, the model, and as `status` and `drawn` where progress and they stand;
