@@ -50,7 +50,6 @@ def main(
     preload_model: bool = True,
 ) -> None:
     """Serve the app until it is interrupted.
-
     store: folder whose results "My results" opens with; None = the default store.
     port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
     the token that is printed, and what `access` says is off unless allow_runs. public: host name by which everybody is

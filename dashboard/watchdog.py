@@ -35,11 +35,9 @@ class Watchdog:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """While the server runs: the process ends once its event loop has stood still for HANG_S.
-
         The clock is C's and needs no interpreter; each beat of the loop winds it up again, and a signal that ends the
         server does so for the last time. Ctrl-Z takes it off. A process that was frozen otherwise (SIGSTOP) ends when
-        it goes on.
-        """
+        it goes on."""
         beats = asyncio.create_task(self._beat())
         for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)

@@ -26,7 +26,6 @@ def curves(
     drawn: pl.DataFrame, order: str, *, baseline: float | None, relative: bool = False, saturated: float | None = None
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
-
     drawn: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others

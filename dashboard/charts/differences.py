@@ -21,7 +21,6 @@ def over_seeds(
     differences: pl.DataFrame, kind: str, rate: float, draw_sweep: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The table `differences` at one rate, seeds averaged (`mean_of_lines`).
-
     kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
     Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
     two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the

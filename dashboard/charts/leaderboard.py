@@ -41,7 +41,6 @@ class Entry:
 
 def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
     """One line per selector and entry that was measured at `RATE`; columns of `SCHEMA`.
-
     budget: share of rows that can go before perplexity doubles, lowest scores first. log_gap = NLL(MoRF) - NLL(LeRF),
     harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds averaged in NLL; damage = harm / harm
     of the random LeRF masks. In gap and damage a loss counts up to where the model is destroyed

@@ -26,7 +26,6 @@ def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
 def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figure:
     """A panel per domain and a line per selector: share of prompts refused before, after with its interval, and under
     random rows of the same layers, the mean of their seeds.
-
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
     ring. The selector whose edits refuse most risk prompts, in the mean of the domains, stands first. customdata of
     what is there after an edit: [cell id, hover text]."""

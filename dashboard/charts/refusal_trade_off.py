@@ -15,7 +15,6 @@ _HEIGHT, _BOTTOM = 480, 100  # pixels; below the plot: axis title, legend
 
 def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_limit: float, heading: str) -> go.Figure:
     """Risk prompts refused against perplexity, in the selector's colour: filled where few harmless prompts are refused.
-
     cells: rows of `refusal_values.cells` with rates, of one selector and domain; unedited: the model's own. The line
     joins the frontier: no filled mark to the left of it is as high. The operating point and the `chosen` cell have a
     ring and Wilson's intervals. customdata of every edit: [cell id, hover text]."""

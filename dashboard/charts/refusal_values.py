@@ -20,7 +20,6 @@ _NOT_TRANSFER = ("heldout", "calibration")  # sets of `transfer` that the operat
 
 def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFrame:
     """All measured masks of one model, each with its Wilson intervals, and the unedited model (k = 0).
-
     Columns: PLACE, rows_removed, malign, malign_n, malign_low, malign_high, the same of benign, nll, feasible,
     point (an operating point), rescue, id. Without a sweep the operating points alone, with their held-out rates.
     Null rates: above the perplexity cap, where no replies were written."""

@@ -20,7 +20,6 @@ def cells(
 ) -> go.Figure:  # fmt: skip
     """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
     frame: columns block, projection, rows, value, ...
-
     kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
     are places among all cells: real models have single cells far above the rest. outlined: cells with a frame."""
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}

@@ -1,7 +1,6 @@
 """Perplexity without some rows, and without as many random ones: the first windows at once, then more and more text.
 
-Every number is a cell of the store, so that what was measured once, also before a stop, is not measured again.
-"""
+Every number is a cell of the store, so that what was measured once, also before a stop, is not measured again."""
 
 from __future__ import annotations
 
@@ -38,10 +37,8 @@ ALL_WINDOWS = 1_000_000  # more than the text has
 class Compared:
     """NLL in nats per token over the first `windows` of `of` windows: unedited, without the rows, and without as many
     random rows, a number for each draw.
-
     difference: without the rows minus the mean of the draws, paired over the text; stderr: its standard error over
-    blocks of windows (`block_difference`), which says nothing of how draws differ.
-    """
+    blocks of windows (`block_difference`), which says nothing of how draws differ."""
 
     rows: int
     windows: int
@@ -56,7 +53,6 @@ class Compared:
 
 def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[Compared, None, None]:
     """After every step what was measured until then; the last one is the whole text.
-
     The random rows are drawn over the whole model (`global_random`), once for each of `SEEDS`. `progress` may raise to
     give up; the weights are back then. The model's lock is held for one step at a time, so that others get their turn.
     """

@@ -1,8 +1,7 @@
 """A question to a model in memory, asked at once or by a button, and its last answer in this session.
 
 A part that pages put where they like and run last: what it asks may take a while, and the page is drawn by then. What
-is found is kept as it comes, so that an answer that was stopped still shows what was there.
-"""
+is found is kept as it comes, so that an answer that was stopped still shows what was there."""
 
 from collections.abc import Callable, Generator, Hashable
 from contextlib import closing
@@ -54,9 +53,7 @@ def ask(
     key: str, question: Question | None, work: Work, show: Show, place: DeltaGenerator, *, button: str = ""
 ) -> None:
     """The answer to this question in `place`, asked for by a button or, without one, at once.
-
-    question: None = nothing to ask yet. An answer to another question is not shown.
-    """
+    question: None = nothing to ask yet. An answer to another question is not shown."""
     name = f"answer-{key}"
     with place:
         top = st.container(horizontal=True, vertical_alignment="center")

@@ -2,8 +2,7 @@
 
 For the shipped model the scores and contrasts in `precomputed/demo/results` are used as long as they belong
 to the very weights that are loaded. Contrasts of another model come from a refusal run of its own. Everything else
-is computed on the embedded text and prompts, once per model in memory.
-"""
+is computed on the embedded text and prompts, once per model in memory."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress

@@ -31,10 +31,8 @@ PAIRS = 40  # held-out shipped pairs of each domain
 def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callable[[str, int, int], None]) -> Effect:
     """What an edit does to text and, unless that is broken, to refusal: as it was recorded for the shipped models; else
     of the shipped risk prompts, and of what the grid of its run measured, else of shipped held-out pairs.
-
     edit: None for rows that somebody ticked. `InputError` where it refuses fewer risk prompts, or, a refusal edit, more
-    base prompts than the limit.
-    """
+    base prompts than the limit."""
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
     key = _key(wanted)
     if key not in entry.effects and (found := shipped_effects.effect_of(entry.loaded, mask, edit)):

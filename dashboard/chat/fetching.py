@@ -1,8 +1,7 @@
 """A model for a page: fetched from the hub if need be, without blocking the page, then taken from the pool.
 
 What the page was asked to do waits in the session until the model is here: `due` says what to do in this script run,
-`model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each.
-"""
+`model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,11 +51,9 @@ def model(
     key: str, model_id: str, job: object, say: Callable[[str], Any], weights_hash: str | None = None
 ) -> Iterator[Entry]:
     """The model, kept in memory until the `with` ends. job: comes back from `due(key)` after a download.
-
     Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, where
     its weights are not those with `weights_hash`, for any but the shipped one where the app is limited, and where
-    memory runs out, be it inside of the `with`.
-    """
+    memory runs out, be it inside of the `with`."""
     if model_id not in shipped.TITLES:
         access.need("loading a model other than the shipped one")
     waited = st.session_state.pop(_name(key), None)

@@ -49,10 +49,8 @@ def live_link(folder: Path, model: str, selector: str, order: str, rate: float) 
 
 def read(text: str) -> tuple[str, Edit] | None:
     """The model and the edit of an address; None for what is no such thing, or nothing that Live edit offers.
-
     A refusal edit of the shipped model has a domain, lambda and k of its sliders, one of another model the folder of
-    its run. Random rows are protected by no lambda: 0 is the same edit as any.
-    """
+    its run. Random rows are protected by no lambda: 0 is the same edit as any."""
     try:
         given = json.loads(text)
         model = str(given.get("model", live.DEMO))

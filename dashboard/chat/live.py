@@ -1,7 +1,6 @@
 """Models in memory, one at a time, and replies before and after an edit as a stream of events.
 
-The engine (and with it torch) is imported when a model is first wanted, never before.
-"""
+The engine (and with it torch) is imported when a model is first wanted, never before."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ Event = Piece[Side] | Outcome[Side]
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
     mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
-    `many.py`, `outcomes` and `prompt_limit` (as `reference`) by `writing.py`.
-    """
+    `many.py`, `outcomes` and `prompt_limit` (as `reference`) by `writing.py`."""
 
     loaded: LoadedModel
     scores: dict[str, Any] = field(default_factory=dict)
@@ -56,11 +54,9 @@ class Entry:
 
 class ModelPool:
     """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after.
-
     The shipped models take no place: they are small, stay, and answer while another one is loaded. Nothing is loaded
     under the pool's lock: a second asker of a model waits for the first one's load, and so does who wants its place;
-    whoever else asks does not wait.
-    """
+    whoever else asks does not wait."""
 
     def __init__(self, load: Callable[[str], LoadedModel], capacity: int = 1) -> None:
         self._load = load
@@ -73,9 +69,7 @@ class ModelPool:
     @contextmanager
     def use(self, model_id: str, on_wait: OnWait = patient) -> Iterator[Entry]:
         """The model, loaded if need be, and kept until the `with` ends; never one inside another.
-
-        `on_wait(seconds)` is called while another thread loads the model or uses the one to be dropped.
-        """
+        `on_wait(seconds)` is called while another thread loads the model or uses the one to be dropped."""
         entry = self._taken(model_id) or self._waited_for(model_id, on_wait)
         try:
             yield entry
@@ -171,9 +165,7 @@ POOL = ModelPool(_load)
 
 def load_aside(model_id: str, say: Callable[[str], object]) -> None:
     """Load a model into the pool by a thread of its own, while `say` is told how far that is; it may raise to give up.
-
-    Errors: whatever loading it raises.
-    """
+    Errors: whatever loading it raises."""
     failures: list[BaseException] = []
 
     def load() -> None:
@@ -202,8 +194,7 @@ def replies(
     margins_along, likelihoods: as in `dialogue`. A chat template's thinking mode is off.
 
     Sessions take turns, one pass each, and none ever sees another's mask. `on_wait(seconds)` is called while another
-    one keeps the model for longer; it may raise to give up. Close the generator to stop.
-    """
+    one keeps the model for longer; it may raise to give up. Close the generator to stop."""
     edits = {side: edit_of(rows, loaded.rows.n_rows) if len(rows) else UNEDITED for side, rows in removed.items()}
     judge = open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):

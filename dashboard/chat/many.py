@@ -58,11 +58,9 @@ def replies(
     on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient,
 ) -> Iterator[dict[str, Pair]]:  # fmt: skip
     """What is known of every prompt, as it is and with `mask` zeroed: at first, and after every batch.
-
     What is known of the model is not written again. A batch holds up to `AT_ONCE` prompts under what is missing of both
     edits; `on_pass()` before every pass and `on_wait(seconds)` while another thread holds the model may raise to give
-    up, and what was written until then stays known. `InputError` as in `generate_under`.
-    """
+    up, and what was written until then stays known. `InputError` as in `generate_under`."""
     edit = edit_of(mask, entry.loaded.rows.n_rows)
 
     def known() -> dict[str, Pair]:

@@ -72,9 +72,7 @@ def _words(text: str) -> list[tuple[str, int, int]]:
 
 def as_html(text: str, spans: Sequence[Span] = ()) -> str:
     """The text, every letter of it escaped, with the declarations of the spans that cover it; they may overlap.
-
-    Nothing of the text becomes a tag, an attribute or an entity.
-    """
+    Nothing of the text becomes a tag, an attribute or an entity."""
     return "".join(_pieces(text, spans))
 
 

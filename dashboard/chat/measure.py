@@ -1,7 +1,6 @@
 """What zeroing some rows costs: a short measurement.
 
-The engine (and with it torch) is imported when it is asked for, never before.
-"""
+The engine (and with it torch) is imported when it is asked for, never before."""
 
 from __future__ import annotations
 
@@ -39,9 +38,7 @@ class NllChange:
 
 def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange:
     """NLL of the model as it is and with the rows of `mask` zeroed, on the same windows, under the model's lock.
-
-    `progress` is called between batches and may raise to give up; the weights are back then.
-    """
+    `progress` is called between batches and may raise to give up; the weights are back then."""
     from engine.interventions.in_weights import zeroed
 
     tokens = evaluation_windows(loaded)

@@ -1,7 +1,6 @@
 """The example that Live edit opens with: run once per server on the app's first model, shown to whoever comes.
 
-It is written in the background by `prepare`, after the first page is up; no page waits for it.
-"""
+It is written in the background by `prepare`, after the first page is up; no page waits for it."""
 
 import math
 from contextlib import suppress

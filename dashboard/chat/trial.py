@@ -26,10 +26,8 @@ SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
 @dataclass(frozen=True)
 class Request:
     """What to try. label: the settings in words. weights_hash: of the weights that the rows belong to.
-
     edit: that the rows were made by, None for ticked ones. control: random rows beside an edit, which nobody chose and
-    nobody can keep: what they do to refusal is not measured before they are shown.
-    """
+    nobody can keep: what they do to refusal is not measured before they are shown."""
 
     model: str
     label: str

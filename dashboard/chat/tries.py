@@ -88,9 +88,7 @@ class Try:
 
     def missing(self, request: Request) -> tuple[Side, ...]:
         """Sides that `request` wants and this try, which is `about` it, has not.
-
-        A control with another seed, and a side without the margins that are asked for, count as missing.
-        """
+        A control with another seed, and a side without the margins that are asked for, count as missing."""
 
         def lacks(side: Side) -> bool:
             outcome = self.outcomes.get(side)

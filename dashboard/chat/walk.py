@@ -70,10 +70,8 @@ def write(
     on_wait: OnWait = patient,
 ) -> Iterator[None]:  # fmt: skip
     """Writes every step; yields whenever there is more to see.
-
     Edits whose effect is known are answered with the model as it is in one batch, the others by themselves as soon as
-    theirs was measured. What the gate holds back says so. `InputError` as in `edits.mask_of` and `dialogue`.
-    """
+    theirs was measured. What the gate holds back says so. `InputError` as in `edits.mask_of` and `dialogue`."""
     masks: dict[str, Mask] = {WHOLE: NO_ROWS}
     for name, step in steps.items():
         if step.edit is not None:

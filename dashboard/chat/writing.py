@@ -24,9 +24,7 @@ def batches(
     now: Try, entry: Entry, wanted: Sequence[Side], progress: Progress
 ) -> Iterator[tuple[Masks, tuple[Side, ...]]]:
     """What to write, in turn: Before at once, After and the control once it is known what the edit does.
-
-    `InputError` where the edit lowers refusal: then neither of these is written.
-    """
+    `InputError` where the edit lowers refusal: then neither of these is written."""
     if "before" in wanted:
         yield (NO_ROWS, None), ("before",)
         now.unlike = unlike(entry, now.request.prompt)
@@ -87,7 +85,6 @@ def batch(
 def limit_of(entry: Entry) -> float | None:
     """The `QUANTILE` of `prompt_log_probabilities` of its own held-out prompts, measured once for as long as it is in
     memory; None of a model without any.
-
     Measured on the demo: -10.8 nats per word; below are none of its 36 example prompts, 18% of the 240 general shipped
     ones, and 3 of the 5 `GENERAL_QUESTIONS`."""
     import numpy as np

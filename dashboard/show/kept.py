@@ -36,7 +36,6 @@ def forget_page() -> None:
 @dataclass
 class Setting:
     """A widget's value on one page.
-
     key: of the widget; offered: whether it can be at a value; default: where it stands when nobody chose anything.
     shared: the name under which other pages' widgets start with what was chosen here, None = it stays on this page.
     seen: what the page makes of the widget's own value."""

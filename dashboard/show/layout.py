@@ -26,7 +26,6 @@ _EMOJI = re.compile(r":[\w+-]+:")  # Streamlit draws these everywhere in a text 
 def heading(title: str, line: str = "") -> DeltaGenerator:
     """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure, where
     that has no line of its own.
-
     Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
     (frame.css), so whatever else the page has stands below it."""
     stage = st.container(key="stage")

@@ -24,7 +24,6 @@ def show(
     finding: str = "", below: str | None = None, hero: bool = False,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """A figure at the place of the call, in words (`in_words`) for who cannot see it; the camera saves it as `name`.
-
     clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the
     figure chooses the points in its box. finding: a sentence in the place of the title; below: how to read the figure,
     None for what stands there. hero: in the place of the page's first figure, with both above it on the page."""

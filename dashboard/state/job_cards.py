@@ -47,7 +47,6 @@ def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool
 def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> None:
     """Cards of these jobs, the newest first. While one is under way it is asked for once a second, and the page stays
     as it is; when the last one has ended the page is drawn again.
-
     key: of this list on its page, so that a job may stand in two. here: the path of the page that its results belong
     to, None for the one that shows such results."""
     # Polling stops with the last job: an idle page asks for nothing.

@@ -57,9 +57,7 @@ def prompt(
 
 def _stay_with(offered: list[shipped.Example], of: tuple[str, str]) -> None:
     """An example of the model and domain before becomes the same one of these; what somebody wrote stays.
-
-    It has to be said: with another default the field is another one for Streamlit, and begins with that.
-    """
+    It has to be said: with another default the field is another one for Streamlit, and begins with that."""
     before = st.session_state.get(_EXAMPLES_OF)
     st.session_state[_EXAMPLES_OF] = of
     if before in (None, of):

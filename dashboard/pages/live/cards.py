@@ -75,10 +75,8 @@ class Cards:
         outcomes: MutableMapping[Side, Outcome[Side]],
     ) -> None:
         """Show replies as they come and keep them in `texts` and `outcomes`, so that stopped ones are still there.
-
         replies: given what to do while another session keeps the model, the events. Whatever ends this script run
-        at its next output ends the replies too.
-        """
+        at its next output ends the replies too."""
         waited = []
 
         def waiting(seconds: float) -> None:

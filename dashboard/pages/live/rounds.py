@@ -48,10 +48,8 @@ def show(
     write: Callable[..., None], draw: Callable[[Of, DeltaGenerator], None], below: Callable[[Of], None], hint: str,
 ) -> None:  # fmt: skip
     """The round on the page. Once there is one, every change of what is asked begins the next.
-
     begin: a round; write: its replies, given it, the model, and as `status` and `drawn` where progress and they stand;
-    draw: what it has so far; below: what stands below it. hint: in the place of the first one.
-    """
+    draw: what it has so far; below: what stands below it. hint: in the place of the first one."""
     last: Of | None = st.session_state.get(f"{key}-shown")
     if last is not None and last.request.model != request.model:
         last = None

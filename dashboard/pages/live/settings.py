@@ -52,9 +52,7 @@ class Chosen:
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     """What is chosen. many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are
     all orders and rates of a selector.
-
-    `InputError` where there is no model to run.
-    """
+    `InputError` where there is no model to run."""
     _arrive()
     model_id = _model(places.head)
     first = opening.request(model_id)
@@ -155,10 +153,8 @@ def restore(one: Request) -> None:
 
 def _arrive() -> None:
     """Takes over the edit of a link from another page. What is no such edit is left out.
-
     The link has it under one name of its own: what has the key of a widget of the page before, as the domain has,
-    Streamlit drops from the address.
-    """
+    Streamlit drops from the address."""
     text = st.query_params.get(edits.HANDED)
     if text is None:
         return
@@ -223,9 +219,7 @@ def _on_the_sliders(point: shipped.OperatingPoint | None) -> shipped.OperatingPo
 
 def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> None:
     """Another selector or domain starts from its own measured point; a link or the user's choice stays.
-
-    A link from another page of this session finds no slider yet, and what was chosen there before does not count.
-    """
+    A link from another page of this session finds no slider yet, and what was chosen there before does not count."""
     before = st.session_state.get(_POINT_OF)
     st.session_state[_POINT_OF] = of
     if point and before not in (None, of) and "lambda" in st.session_state:

@@ -129,7 +129,6 @@ def _describe(record: dict[str, Any]) -> str:
 
 def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     """Rates of every judge and source, each with its 95% interval. half: of the prompts.
-
     Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and with
     REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
     count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE

@@ -28,7 +28,6 @@ class Opinion(NamedTuple):
 
 def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
     """One line per prompt that was answered under the edits of a selector, in the table's order.
-
     table: `refusal_replies` of one model. Columns domain, lambda, k, prompts, kind, prompt, and reply, refused, judge,
     finished, judged of either side with `_before` and `_after`; finished and judged are null where the table does not
     have them. The unedited replies are those of the same domain, of a set that is no domain's those without one; a

@@ -96,7 +96,6 @@ def checked_name(name: str) -> str:
 def delete(folder: Path, top: Path) -> list[str]:
     """Delete a run below `top`: the files that its manifest lists, and the manifest; where that is damaged, the files
     that are results by their content. Returns what was left in place.
-
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
     folder that is not inside `top` (links are followed first) or holds no manifest of ours."""
     access.need("deleting runs")
