@@ -1,8 +1,8 @@
 // Live edit: settings of an edit, a prompt, and three cards that are written side by side.
 "use strict";
 
-const form = document.getElementById("ask");
 const at = (id) => document.getElementById(id);
+const form = at("ask");
 const status = form.querySelector(".status");
 const LEAST_SCALE = 2; // the needle's scale reaches so far on both sides at least
 let live = null;
