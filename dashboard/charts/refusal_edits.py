@@ -58,10 +58,9 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
     figure.update_xaxes(**dots.SHARE | {"range": [-0.012, 0.412]} if few else dots.SHARE, tickvals=ticks)
     figure.update_xaxes(zeroline=False)
+    titled = axes.titled(f"{TITLES[kind].lower()} refused")
     for number in range(max(0, len(domains) - columns), len(domains)):
-        figure.update_xaxes(
-            **axes.titled(f"{TITLES[kind].lower()} refused"), row=number // columns + 1, col=number % columns + 1
-        )
+        figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
     top = lines.TOP + _TOP_PX
     below = "bars: 95% intervals; click a mark for its edit"
     return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
@@ -69,14 +68,11 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
     """What an edit is compared with, and the way from the one to the other."""
-    traces = []
-    ways: tuple[list[float | None], list[float | None]] = ([], [])
-    for place, row in marks:
-        if row.get(f"unedited_{kind}") is not None:
-            ways[0].extend((row[f"unedited_{kind}"], row[f"edited_{kind}"], None))
-            ways[1].extend((place, place, None))
+    ends = [(place, row[f"edited_{kind}"], row.get(f"unedited_{kind}")) for place, row in marks]
+    ways = [(x, y) for y, after, before in ends if before is not None for x in (before, after, None)]
     line = {"color": palette.REFERENCE, "width": 2, "dash": "dot"}
-    traces.append(go.Scatter(x=ways[0], y=ways[1], mode="lines", hoverinfo="skip", line=line))
+    x, y = [way[0] for way in ways], [way[1] for way in ways]
+    traces = [go.Scatter(x=x, y=y, mode="lines", hoverinfo="skip", line=line)]
     for column, symbol, colour, shift in (
         (f"control_{kind}", "x-thin", palette.REFERENCE, _BELOW),
         (f"unedited_{kind}", "circle-open", palette.BEFORE, 0.0),

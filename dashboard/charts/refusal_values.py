@@ -64,9 +64,9 @@ def cell_id(row: Row) -> str:
     return f"{row['selector']}/{row['domain']}/{row['lambda']:g}/{row['k']:g}"
 
 
-def edited(frame: pl.DataFrame) -> pl.DataFrame:
-    """The cells of edits, without the unedited model."""
-    return frame.filter(pl.col("k") > 0)
+def asked(frame: pl.DataFrame) -> pl.DataFrame:
+    """The cells of edits whose replies were judged."""
+    return frame.filter(pl.col("k") > 0, pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 
 def unedited(frame: pl.DataFrame, selector: str, domain: str) -> Row | None:

@@ -109,27 +109,20 @@ def _built(folders: Sequence[Path]) -> str:
                 f"{run.folder}: nll of {results.SWEEP}.parquet is nowhere a number, so there is nothing to report; "
                 f"run `{command_of(results.SWEEP, run.model_to_type)}` again, in another --dtype"
             )
-    several, script = len(runs) > 1, get_plotlyjs()
-    plotly = Markup(script)  # nosec B704 # a file of the installed plotly
+    several = len(runs) > 1
+    plotly = Markup(get_plotlyjs())  # nosec B704 # a file of the installed plotly
     face = Markup(typeface.css())  # nosec B704 # a file of ours, in base64
     return _template().render(
-        runs=runs,
-        plotly=plotly,
-        typeface=face,
-        replication=_replication(runs) if several else None,
+        runs=runs, plotly=plotly, typeface=face, replication=_replication(runs) if several else None,
         unmeasured=[run.model for run in runs if run.unmasked is None] if several else [],
-    )
+    )  # fmt: skip
 
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.ChainableUndefined,  # a manifest need not name everything
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.ChainableUndefined, keep_trailing_newline=True,  # a manifest need not name everything
+    )  # fmt: skip
     environment.filters |= {
         "selector": palette.title,
         "rate": formats.rate,
@@ -187,11 +180,9 @@ def _errors_words(table: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> str:
             "Errors take evaluation windows as independent (an earlier version measured them), which makes them too "
             "small."
         )
-    drawn = (
-        ", and between disjoint draws of the calibration text at the rates at which these were measured"
-        if draw_sweep is not None
-        else "; the draw of the calibration text was not measured and is not in them"
-    )
+    drawn = ", and between disjoint draws of the calibration text at the rates at which these were measured"
+    if draw_sweep is None:
+        drawn = "; the draw of the calibration text was not measured and is not in them"
     return f"Errors are over {units_in_words(table, numbers=True)} and over seeds{drawn}; intervals are Student's t."
 
 
@@ -202,7 +193,9 @@ def _replication(runs: list[Run]) -> Markup:
         at = run.curves.filter(pl.col("order") == "lerf", (pl.col("rate") - RATE).abs() < 1e-9)
         means, dense = _means(at, ["selector"], ["nll"]), run.unmasked
         added.append({} if dense is None else {name: nll - dense for name, nll in means.iter_rows()})
-    drawn, names = go.Figure(), _labels(runs)
+    names = [run.model for run in runs]  # where two are called the same, each with its results folder
+    names = [f"{run.model} ({run.folder.name})" if names.count(run.model) > 1 else run.model for run in runs]
+    drawn = go.Figure()
     for selector in palette.in_order(list({name for one in added for name in one})):
         look = palette.style(selector)
         line, marker = {"color": look.colour, "dash": look.dash}, {"symbol": look.symbol, "size": 9}
@@ -210,12 +203,6 @@ def _replication(runs: list[Run]) -> Markup:
         drawn.add_scatter(x=x, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
     drawn.update_yaxes(title=f"NLL at {RATE:.0%} LeRF, above the unmasked model (nats)")
     return _figure(drawn)
-
-
-def _labels(runs: list[Run]) -> list[str]:
-    """The models' names; where two are called the same, each with its results folder."""
-    names = [run.model for run in runs]
-    return [f"{run.model} ({run.folder.name})" if names.count(run.model) > 1 else run.model for run in runs]
 
 
 def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:

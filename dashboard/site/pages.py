@@ -85,10 +85,8 @@ def curves_of(page: Page, run: Run) -> Iterator[Block]:
         yield page.figure(drawn, findings.curve(points, order), "; ".join(curve_chart.ORDER_HEADINGS[order]))
     gaps = series.gaps(points)
     if gaps.height:
-        yield page.figure(
-            curve_chart.gap(gaps), findings.gap(gaps),
-            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted",
-        )  # fmt: skip
+        below = "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted"
+        yield page.figure(curve_chart.gap(gaps), findings.gap(gaps), below)
     if points["destroyed"].any():
         yield Block("text", DESTROYED)
     yield table(series.value_table(points).shown, "Perplexity at every rate", "* at a numerical ceiling as printed")
@@ -139,14 +137,12 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
             figure = refusal_edits.edits(kept, kind, "", run.model)
             yield page.figure(figure, refusal_findings.installed(kept, kind), "bars: 95% intervals")
     cells = refusal_values.cells(sweep, points)
-    asked = refusal_values.edited(cells).filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
-    grids = {}
-    for (selector, domain), drawn in asked.sort("domain").group_by("selector", "domain", maintain_order=True):
+    asked, grids = refusal_values.asked(cells).sort("domain"), {}
+    for (selector, domain), drawn in asked.group_by("selector", "domain", maintain_order=True):
         if drawn.height > 1 and selector != "random":
             title = f"{palette.capital(str(domain))}, {palette.title(str(selector))}"
-            grids[title] = _grid(
-                page, cells.filter(domain=domain, selector=selector), drawn, searched=sweep is not None
-            )
+            own = cells.filter(domain=domain, selector=selector)
+            grids[title] = _grid(page, own, drawn, searched=sweep is not None)
     if grids:
         yield Block("choice", grids, "Strength against cost", "All edits of one selector and domain")
     if points is not None:
@@ -164,12 +160,10 @@ def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
     """Refusal by LRP's and IG's edits over the given models and the paper's."""
     own = [reversal(found) for run in runs if not run.published and (found := run.table(POINTS)) is not None]
     whole = pl.concat([*own, reversal(read_published(POINTS).frame)])
-    figures = {
-        palette.capital(domain): page.figure(
-            refusal_structure.reversal(whole, domain), refusal_findings.reversal(whole, domain)
-        )
-        for domain in whole["domain"].unique(maintain_order=True)
-    }
+    figures = {}
+    for domain in whole["domain"].unique(maintain_order=True):
+        figure, told = refusal_structure.reversal(whole, domain), refusal_findings.reversal(whole, domain)
+        figures[palette.capital(domain)] = page.figure(figure, told)
     yield Block("choice", figures, "Across models", "The paper's models as printed")
 
 
@@ -218,11 +212,10 @@ def provenance(runs: Sequence[Run]) -> list[Section]:
         model = {name: str(value) for name, value in (manifest.get("model") or {}).items() if value is not None}
         blocks = [table(pl.DataFrame({"Of the model": list(model), "Recorded": list(model.values())}))] if model else []
         files = [
-            (name, str(entry.get("date", ""))[:16], str(entry.get("sha256", ""))[:16])
+            {"File": name, "Written": str(entry.get("date", ""))[:16], "SHA-256": str(entry.get("sha256", ""))[:16]}
             for name, entry in sorted(manifest["files"].items())
         ]
-        schema = ["File", "Written", "SHA-256"]
-        blocks.append(table(pl.DataFrame(files, schema=schema, orient="row"), "Files of results"))
+        blocks.append(table(pl.DataFrame(files), "Files of results"))
         line = run.curves.provenance if (run.folder / "sweep.parquet").is_file() else ""
         sections.append(Section(f"run-{number}", run.title, [*([Block("text", line)] if line else []), *blocks]))
     return sections

@@ -83,7 +83,7 @@ def test_unwritten_cells_stay_unknown(cells):
 
 def test_points_alone_are_a_source_and_points_without_rates_say_what_to_run(cells):
     alone = refusals.cells(None, points())
-    assert refusals.edited(alone)["malign"].to_list() == [0.6, 0.7, 0.6, 0.7]
+    assert refusals.asked(alone)["malign"].to_list() == [0.6, 0.7, 0.6, 0.7]
     assert refusals.unedited(alone, "lrp", "hate")["malign"] == 0.12
     with pytest.raises(InputError, match="refusal control"):
         refusals.cells(None, points().drop("edited_malign"))
@@ -126,7 +126,7 @@ def test_published_grids_hold_every_printed_cell_once():
 
 
 def test_marks_of_the_trade_off_are_their_cells(cells):
-    part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate", selector="lrp")
+    part = refusals.asked(cells).filter(domain="hate", selector="lrp")
     unedited = cells.filter(pl.col("k") == 0, domain="hate", selector="lrp")
     figure = refusal_chart.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}

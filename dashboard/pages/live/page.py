@@ -7,14 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import fetching, live, opening, tries, writing
 from dashboard.chat.tries import Request, Try
-from dashboard.pages.live import (
-    break_it,
-    cards as live_cards,
-    many as live_many,
-    panels as live_panels,
-    rounds,
-    settings as live_settings,
-)
+from dashboard.pages.live import break_it, cards as live_cards, many, panels, rounds, settings
 from dashboard.pages.live.cards import Cards
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection
@@ -61,12 +54,12 @@ def render() -> None:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
     try:
         where = Places(head, ask, chips, bar)
-        chosen = live_settings.chosen(where, many=live_many.BUTTON if view == MANY else "", walk=view == BREAK)
+        chosen = settings.chosen(where, many=many.BUTTON if view == MANY else "", walk=view == BREAK)
     except InputError as error:
         with shown:
             layout.problem(error)
         return
-    {ONE: _one, MANY: live_many.show, BREAK: break_it.show}[view](chosen, places)
+    {ONE: _one, MANY: many.show, BREAK: break_it.show}[view](chosen, places)
     if view == ONE:
         _history()
 
@@ -97,7 +90,7 @@ def _one(chosen: Chosen, places: rounds.Places) -> None:
         with status:
             st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
-        live_panels.show(last, status, cards, places.below, chosen.shade)
+        panels.show(last, status, cards, places.below, chosen.shade)
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -205,8 +198,8 @@ def _history() -> None:
             "Save session", lambda: tries.session_json(kept), file_name="live-session.json",
             mime="application/json", on_click="ignore", help="JSON of all tries.",
         )  # fmt: skip
-    many = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
-    layout.footnote(f"{many} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
+    count = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
+    layout.footnote(f"{count} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
 
 
 def _reopen(labels: list[str]) -> None:
@@ -215,7 +208,7 @@ def _reopen(labels: list[str]) -> None:
     if chosen in labels:
         one = _tries()[labels.index(chosen)]
         st.session_state[SHOWN] = one
-        live_settings.restore(one.request)
+        settings.restore(one.request)
 
 
 def _tries() -> list[Try]:

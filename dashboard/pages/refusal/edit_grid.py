@@ -71,13 +71,13 @@ def _points_drawn(
     def figure(chosen: str) -> tuple[go.Figure, str]:
         return refusal_edits.edits(kept, kind, chosen, source.model), refusal_findings.installed(kept, kind)
 
-    return _asked(cells.filter(pl.col("id").is_in(ids))), figure
+    return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 
 
 def _cells_drawn(
     source: Source, cells: pl.DataFrame, measured: pl.DataFrame, points: pl.DataFrame | None
 ) -> tuple[pl.DataFrame, Chosen]:
-    edits = _asked(refusals.edited(cells))
+    edits = refusals.asked(cells)
     if edits.is_empty():
         raise InputError("no mask of this grid is below the perplexity cap, so that none was asked")
     now = edits.filter(id=st.session_state.get("cell", ""))
@@ -89,7 +89,7 @@ def _cells_drawn(
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
         selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
     kept = cells.filter(domain=domain, selector=selector)
-    drawn = _asked(refusals.edited(kept))
+    drawn = refusals.asked(kept)
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
@@ -99,10 +99,6 @@ def _cells_drawn(
         return refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading), told
 
     return drawn, figure
-
-
-def _asked(cells: pl.DataFrame) -> pl.DataFrame:
-    return cells.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:

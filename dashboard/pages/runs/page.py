@@ -7,11 +7,7 @@ import polars as pl
 import streamlit as st
 
 import precomputed
-from dashboard.pages.runs import (
-    catalogue as runs,
-    importing as runs_import,
-    start_tab as runs_start,
-)
+from dashboard.pages.runs import catalogue as runs, importing, start_tab
 from dashboard.show import described, layout, selection, tools
 from dashboard.state import access, results, shipped
 from engine.records.errors import InputError
@@ -44,13 +40,13 @@ def render() -> None:
     shown = next((place for place, tab in enumerate(tabs) if tab.open), 0)
     if titles[shown] != "Start":  # there they stand where one presses Start
         with above:
-            runs_start.under_way()
+            start_tab.under_way()
     with layout.told(), tabs[shown]:
         match titles[shown]:
             case "Kept":
                 frame = _kept(found)
             case "Start":
-                runs_start.form(top, found)
+                start_tab.form(top, found)
             case "Import":
                 _import(top)
             case "Tables":
@@ -140,11 +136,11 @@ def _import(top: Path) -> None:
     if not st.button("Import", key="import", type="primary", disabled=not wanted):
         return
     try:
-        name = name or runs_import.free_name(wanted, top)
+        name = name or importing.free_name(wanted, top)
         if upload is not None:
-            runs_import.import_zip(upload, top, name)
+            importing.import_zip(upload, top, name)
         else:
-            runs_import.import_folder(results.folder_of(path), top, name)
+            importing.import_folder(results.folder_of(path), top, name)
     except InputError as error:
         layout.problem(error)
         return

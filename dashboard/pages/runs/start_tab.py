@@ -19,16 +19,8 @@ from engine.data.texts import available_corpora
 from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
-from engine.run.audit_plan import (
-    CURVES as CURVES_GROUP,
-    PRESETS,
-    SWEEP,
-    TEXT,
-    AuditPlan,
-    default_preset,
-    for_model,
-    preset as plan_of,
-)  # fmt: skip
+from engine.run import audit_plan as plans
+from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
 from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
@@ -42,7 +34,7 @@ _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
 # Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
 _ALSO_READS = {
-    "sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws"), "joint": ("singles",),
+    "sweep": (plans.SWEEP, plans.CURVES), "verdict": ("specific", "draws"), "joint": ("singles",),
     "claims-of": ("singles", "specific"),
 }  # fmt: skip
 _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
@@ -55,13 +47,13 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
         first, second = st.columns(2)
         with first:
             model = _model(found)
-        fitting = default_preset(model, first_look=True)
+        fitting = plans.default_preset(model, first_look=True)
         if st.session_state.get(_FITTING, fitting) != fitting:
             st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
         st.session_state[_FITTING] = fitting
         preset = selection.choose(
-            "Preset", list(PRESETS), "start_preset", default=fitting, place=second,
-            title=lambda name: f"{name}: {PRESETS[name].note}",
+            "Preset", list(plans.PRESETS), "start_preset", default=fitting, place=second,
+            title=lambda name: f"{name}: {plans.PRESETS[name].note}",
         )  # fmt: skip
         what = selection.switch("What", (*_WHAT, CHOSEN), "start_what", default=CURVES)
         analyses = _WHAT.get(what, ())
@@ -72,7 +64,7 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
         with layout.told():
             own = _own_scores()
         given = [value.partition("=")[0] for _, value in own]
-        options = (*own, *_options(whole_plan(for_model(plan_of(preset), model), AUDIT), _groups(analyses), given))
+        options = (*own, *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), _groups(analyses), given))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
@@ -174,7 +166,7 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
 def _groups(analyses: Sequence[str]) -> list[str]:
     if "all" in analyses:
         return list(analyze_groups())
-    read = {SCORES, TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
+    read = {SCORES, plans.TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
     return [group for group in analyze_groups() if group in read]
 
 
