@@ -38,9 +38,9 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
     return dots.finished(figure, labels, "refused", heading, below, row_px=46, bottom=90, axis=dots.SHARE)
 
 
-def controls(point: Row, seeds: pl.DataFrame) -> go.Figure:
+def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     """Malign refusal of the edit beside random masks with as many rows: one mark per seed, or mean and largest.
-    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, none where only the summary is known."""
+    point: a row of `operating_points`. seeds: its rows of `refusal_controls`, None where only the summary is known."""
     figure = go.Figure()
     names = ["The edit"]
     real = (point["edited_malign"], point.get("edited_malign_low"), point.get("edited_malign_high"))
@@ -57,8 +57,8 @@ def controls(point: Row, seeds: pl.DataFrame) -> go.Figure:
     return dots.finished(figure, names, "risk prompts refused", heading, below, row_px=50, bottom=50, axis=dots.SHARE)
 
 
-def _control_marks(point: Row, seeds: pl.DataFrame, kind: str, prefix: str) -> list[tuple[float, str]]:
-    if seeds.height and (seeds["control"] == kind).any():
+def _control_marks(point: Row, seeds: pl.DataFrame | None, kind: str, prefix: str) -> list[tuple[float, str]]:
+    if seeds is not None and (seeds["control"] == kind).any():
         return [
             (row["malign"], f"{CONTROL_TITLES[kind].lower()}, seed {row['seed']}: {percent(row['malign'])}")
             for row in seeds.filter(control=kind).iter_rows(named=True)

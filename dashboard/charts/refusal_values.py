@@ -223,6 +223,10 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
             lambda row: row["draws"][name] if row["draws"] else None,
         )
 
+    def nlls(row: Mapping[str, Any]) -> str:
+        before, after = row.get("unedited_nll"), formats.perplexity(row.get("edited_nll"))
+        return after if before is None else f"{formats.perplexity(before)} → {after}"
+
     columns: dict[str, Cell | tuple[Cell, Cell]] = {
         "Selector": lambda row: palette.title(row["selector"]), "Domain": itemgetter("domain"),
         "λ": (lambda row: "–" if row["lam"] is None else f"{row['lam']:g}", itemgetter("lam")),
@@ -231,7 +235,7 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
             lambda row: "–" if row["rows_removed"] is None else f"{row['rows_removed']:,}", itemgetter("rows_removed")
         ),
         **rate_columns(),
-        "Perplexity": (_arrow, lambda row: perplexity(row.get("edited_nll"))), "Optimism": rate_column("optimism"),
+        "Perplexity": (nlls, lambda row: perplexity(row.get("edited_nll"))), "Optimism": rate_column("optimism"),
         "Random masks, mean": rate_column("control_malign"), "Gain over mean": rate_column("gain"),
         "Rank among draws": of_draws("rank", lambda line: f"{line['rank']} of {line['draws'] + 1}"),
         "p by Holm": of_draws("p_holm", lambda line: f"{line['p_holm']:.3f}"),
@@ -240,8 +244,3 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
     if any(row["edge"] != "none" for row in rows):
         columns[EDGE] = lambda row: row["edge"].replace("none", "")
     return of_rows(rows, columns)
-
-
-def _arrow(row: Mapping[str, Any]) -> str:
-    before, after = row.get("unedited_nll"), formats.perplexity(row.get("edited_nll"))
-    return after if before is None else f"{formats.perplexity(before)} → {after}"

@@ -61,7 +61,7 @@ def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[C
     n_rows = loaded.rows.n_rows
     drawn = [global_random(rows, n_rows, seed) for seed in SEEDS]
     edits = [UNEDITED, *(edit_of(mask, n_rows) for mask in (rows, *drawn))]
-    text = whole_text(loaded)
+    text = measure.evaluation_windows(loaded, ALL_WINDOWS)
     total = len(text.sample_ids)
     parts: list[list[NegativeLogLikelihood]] = [[] for _ in edits]
     # On a server for other machines nothing that they ask for stays on the disk.
@@ -82,15 +82,6 @@ def steps(total: int) -> Iterator[tuple[int, int]]:
     while end < total:
         start, end = end, min(total, end + (STEP if end else FIRST))
         yield start, end
-
-
-def whole_text(loaded: LoadedModel) -> Windows:
-    """All windows of the shipped evaluation text, in this model's tokens."""
-    from engine.data.corpora import windows
-
-    return windows(
-        measure.CORPUS, loaded.tokenizer, role="evaluation", samples=ALL_WINDOWS, length=measure.WINDOW_TOKENS
-    )
 
 
 def _step(

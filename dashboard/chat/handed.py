@@ -54,12 +54,14 @@ def read(text: str) -> tuple[str, Edit] | None:
     try:
         given = json.loads(text)
         model = str(given.get("model", live.DEMO))
+        selector, run = str(given["selector"]), str(given.get("run", ""))
         if "order" in given:
-            run = "" if access.limited() else str(given.get("run", ""))
-            return _by_rate(model, str(given["selector"]), str(given["order"]), float(given["rate"]), run)
+            order, rate, run = str(given["order"]), rate_of(float(given["rate"])), "" if access.limited() else run
+            if rate is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run, model):
+                return None
+            return model, Edit("language model", selector, order=order, rate=rate, run=run)
         lam, k = float(given["lambda"]), float(given["k"])
-        run = str(given.get("run", ""))
-        edit = Edit("refusal", str(given["selector"]), str(given["domain"]), lam, k, run=run)
+        edit = Edit("refusal", selector, str(given["domain"]), lam, k, run=run)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     known = edit.domain in edits.DOMAINS and edit.selector in edits.refusal_selectors() and k in edits.KS
@@ -68,10 +70,3 @@ def read(text: str) -> tuple[str, Edit] | None:
     if edit.run or (known and edit.lam in edits.LAMBDAS):
         return model, edit
     return None
-
-
-def _by_rate(model: str, selector: str, order: str, rate: float, run: str) -> tuple[str, Edit] | None:
-    offered = rate_of(rate)
-    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run, model):
-        return None
-    return model, Edit("language model", selector, order=order, rate=offered, run=run)

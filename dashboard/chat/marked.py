@@ -1,7 +1,7 @@
 """A reply as HTML that shows it letter by letter: escaped, its tokens shaded, words underlined."""
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 from re import finditer
@@ -73,18 +73,16 @@ def _words(text: str) -> list[tuple[str, int, int]]:
 def as_html(text: str, spans: Sequence[Span] = ()) -> str:
     """The text, every letter of it escaped, with the declarations of the spans that cover it; they may overlap.
     Nothing of the text becomes a tag, an attribute or an entity."""
-    return "".join(_pieces(text, spans))
-
-
-def _pieces(text: str, spans: Sequence[Span]) -> Iterator[str]:
     text = text.encode("utf-8", "replace").decode()
     cuts = {0, len(text)}
     for span in spans:
         cuts |= {min(max(place, 0), len(text)) for place in span[:2]}
+    pieces = []
     for start, end in pairwise(sorted(cuts)):
         css = ";".join(dict.fromkeys(span.css for span in spans if span.start <= start and end <= span.end))
         escaped = html.escape(text[start:end])
-        yield f'<span style="{css}">{escaped}</span>' if css else escaped
+        pieces.append(f'<span style="{css}">{escaped}</span>' if css else escaped)
+    return "".join(pieces)
 
 
 def moved(spans: Sequence[Span], offset: int) -> list[Span]:

@@ -50,11 +50,11 @@ def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange
     return NllChange(dense.nats_per_token, edited.nats_per_token, difference, stderr, dense.tokens)
 
 
-def evaluation_windows(loaded: LoadedModel) -> Windows:
+def evaluation_windows(loaded: LoadedModel, samples: int = WINDOWS) -> Windows:
     """The first windows of the shipped evaluation text, in this model's tokens."""
     from engine.data.corpora import windows
 
-    return windows(CORPUS, loaded.tokenizer, role="evaluation", samples=WINDOWS, length=WINDOW_TOKENS)
+    return windows(CORPUS, loaded.tokenizer, role="evaluation", samples=samples, length=WINDOW_TOKENS)
 
 
 def _nll(

@@ -23,9 +23,8 @@ REPLY_TOKENS = 40
 class _Opening:
     """The one of this server, as far as it is written. expected: is it being written, or going to be?"""
 
-    def __init__(self) -> None:
-        self.expected = False
-        self.now: Try | None = None
+    expected = False
+    now: Try | None = None
 
 
 _OPENING = _Opening()

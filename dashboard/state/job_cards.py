@@ -29,10 +29,6 @@ _SHOWN = {
 _PARTS = ("part", "section")  # the settings that choose a part of a page
 
 
-def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
-    begun(run, what)
-
-
 def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool:
     """Start or resume: what is wrong with the model or the request is said, and nothing is started. Was it?"""
     try:
@@ -88,7 +84,7 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
         if job.state == "done":
             _to_the_page(job, here)
         if job.resumable:
-            st.button("Resume", key=f"resume-{key}{job.id}", on_click=begin, args=(registry.resume, job))
+            st.button("Resume", key=f"resume-{key}{job.id}", on_click=begun, args=(registry.resume, job))
         st.button("Dismiss", key=f"forget-{key}{job.id}", on_click=registry.forget, args=(job,))
 
 

@@ -156,7 +156,7 @@ def find_runs(folder: Path) -> list[Path]:
     """Folders that hold tables, `folder` itself or up to three levels below, by name.
     An `InputError` where `folder` is missing or holds none."""
     tables = below(folder, "*.parquet", "selector-audit sweep MODEL")
-    found = {path.parent for path in tables if _is_result(path.stem)}
+    found = {path.parent for path in tables if path.stem in TABLES and "model" in TABLES.get(path.stem).keys}
     found = {run for run in found if (run / MANIFEST).is_file() or not (run / JUDGED).is_file()}
     if not found:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
@@ -196,11 +196,6 @@ def _leads_back(found: Path, folder: Path) -> bool:
         return len({one.resolve() for one in way}) < len(way)
     except (OSError, RuntimeError):  # a link to itself
         return True
-
-
-def _is_result(stem: str) -> bool:
-    """Is this a table about models? A folder with one of these is offered as a run."""
-    return stem in TABLES and "model" in TABLES.get(stem).keys
 
 
 def paper_folders(stem: str) -> list[Path]:

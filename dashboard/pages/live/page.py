@@ -74,7 +74,9 @@ def _one(chosen: Chosen, places: rounds.Places) -> None:
     job = fetching.due(_KEY, now)
     if job is not None:
         st.session_state[SHOWN] = last = job[0]
-    sides = job[0].request.sides if job is not None else _sides(request, last)
+    sides = job[0].request.sides if job is not None else request.sides
+    if job is None and last is not None and not last.about(request):
+        sides = live.SIDES if "control" in last.outcomes else live.SIDES[:2]
     with places.replies:
         cards = Cards(sides, "reply", shipped.title_of(request.model))
     if job is not None:
@@ -131,12 +133,6 @@ def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Si
         return last.missing(request)
     same = before is not None and before.model == request.model  # another model is run when somebody asks for it
     return request.sides if chosen.at_once and same else ()
-
-
-def _sides(request: Request, last: Try | None) -> tuple[live.Side, ...]:
-    if last is None or last.about(request):
-        return request.sides
-    return live.SIDES if "control" in last.outcomes else live.SIDES[:2]
 
 
 def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *, pressed: bool) -> Try:

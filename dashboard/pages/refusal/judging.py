@@ -1,6 +1,7 @@
 """Judges: do they agree with people and with each other, reply by reply; and one reply of one's own."""
 
 import shlex
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -206,13 +207,13 @@ def _form() -> None:
 
 def _ready(file: Path, judges: list[str]) -> None:
     """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    count = _count(file)
+    replies = _count(file)
     if not judges:
         raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
     request = jobs.judging(file, ",".join(judges), _free(file))
     st.code(request.command, language=None, wrap_lines=True)
-    st.caption(f"{count:,} {'reply' if count == 1 else 'replies'}. A judge that is a model has to be loaded first.")
-    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+    st.caption(f"{replies:,} {'reply' if replies == 1 else 'replies'}. A judge that is a model has to be loaded first.")
+    st.button(START, key="judge-start", type="primary", on_click=job_cards.begun, args=(jobs.registry().start, request))
 
 
 @results.while_unchanged(4, lambda file: (file,))
@@ -223,8 +224,5 @@ def _count(file: Path) -> int:
 
 def _free(file: Path) -> Path:
     """A folder beside the runs that is not there yet."""
-    top, name, number = results.results_dir() / "judged", file.stem, 1
-    while (top / name).exists():
-        number += 1
-        name = f"{file.stem}-{number}"
-    return top / name
+    names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
+    return next(path for name in names if not (path := results.results_dir() / "judged" / name).exists())

@@ -58,7 +58,9 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
         if not source.has("refusal_controls"):
             source.offer("refusal_controls")
         return
-    tools.show(refusal_rates.controls(point, seeds), "controls", finding=findings.random_masks(point))
+    tools.show(
+        refusal_rates.controls(point, seeds if seeds.height else None), "controls", finding=findings.random_masks(point)
+    )
     if point.get("gain") is not None:
         count = seeds.filter(control="layer_matched").height if seeds.height else 0
         st.text(

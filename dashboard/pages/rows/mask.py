@@ -29,7 +29,11 @@ def show(found: Scored, of_map: Kept | None = None) -> None:
         layout.problem(error)
         return
     st.caption(_summary(found, rows))
-    masks = [Kept(TICKED_ROWS, rows), *_of_file(found)]
+    masks = [Kept(TICKED_ROWS, rows)]
+    given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
+    if given is not None:
+        with layout.told():
+            masks.append(row_sets.load(given.getvalue(), given.name, found))
     if of_map is not None:
         masks.append(Kept(f"Of the map: {of_map.name}", of_map.rows, of_map.spec))
     _try(found, {mask.name: mask for mask in masks})
@@ -41,14 +45,6 @@ def _summary(found: Scored, rows: Mask) -> str:
     cells = found.rows[rows.tolist()].select("block", "projection").n_unique()
     count = f"{rows.size:,} row{'s' if rows.size != 1 else ''}"
     return f"{count} of {found.n_rows:,} ticked, in {cells} matri{'ces' if cells != 1 else 'x'}."
-
-
-def _of_file(found: Scored) -> list[Kept]:
-    given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
-    if given is not None:
-        with layout.told():
-            return [row_sets.load(given.getvalue(), given.name, found)]
-    return []
 
 
 def _try(found: Scored, masks: dict[str, Kept]) -> None:

@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,19 +19,12 @@ _SOME = "a-figure-in-this-run"
 _ROOM_PX = 260  # below the figure: its caption and the buttons
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A figure of the page as it was before its type was sized for the screen, and its caption's first sentences."""
-
-    figure: go.Figure
-    said: str
-
-
 def remember(figure: go.Figure, name: str, said: str) -> None:
-    """Keeps a figure of this run for `offer`, where figures for papers are wanted."""
+    """Keeps a figure of this run, its type not yet sized for the screen, and its caption's first sentences for `offer`,
+    where figures for papers are wanted."""
     st.session_state[_SOME] = True
     if st.session_state.get(_KEY):
-        st.session_state.setdefault(_SHOWN, {})[name] = Shown(go.Figure(figure), said)
+        st.session_state.setdefault(_SHOWN, {})[name] = (go.Figure(figure), said)
 
 
 def some() -> bool:
@@ -56,7 +48,7 @@ def _model(lines: Sequence[str]) -> str:
 def offer(lines: Sequence[str]) -> None:
     """The switch, and below it one figure of the page with its caption. lines: notes and provenance for the caption."""
     st.toggle("Figures for papers", key=_KEY, help="3.25 or 6.75 inches wide, as SVG, PNG (600 dpi) or PDF.")
-    shown: dict[str, Shown] = st.session_state.pop(_SHOWN, {})
+    shown: dict[str, tuple[go.Figure, str]] = st.session_state.pop(_SHOWN, {})
     model = _model(lines)
     if not st.session_state.get(_KEY):
         return
@@ -65,13 +57,11 @@ def offer(lines: Sequence[str]) -> None:
         width_in = selection.switch(
             "Width", paper_figure.WIDTHS_IN, "paper_width", default=paper_figure.WIDTHS_IN[0], title="{:g} in".format
         )
-    one = shown[name]
-    drawn = paper_figure.for_paper(one.figure, width_in)
-    caption = " ".join(filter(None, (one.said, model, *lines))).replace("`", "")
-    page = document(drawn, f"{name}-{width_in:g}in", caption)
-    st.iframe(
-        page, height=round(drawn.layout.height or 450) + _ROOM_PX, alt=f"The figure {name} for a paper. {caption}"
-    )
+    figure, said = shown[name]
+    drawn = paper_figure.for_paper(figure, width_in)
+    caption = " ".join(filter(None, (said, model, *lines))).replace("`", "")
+    page, height = document(drawn, f"{name}-{width_in:g}in", caption), round(drawn.layout.height or 450) + _ROOM_PX
+    st.iframe(page, height=height, alt=f"The figure {name} for a paper. {caption}")
 
 
 def document(figure: go.Figure, name: str, caption: str) -> str:
