@@ -88,9 +88,8 @@ def main(
     urls = addresses(address, chosen, token)
     names = gate.names_of(address) | ({public.lower()} if public else set())
     guard = Middleware(
-        gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token,
-        cookie=f"selector-audit-{chosen}",
-    )  # fmt: skip
+        gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token, cookie=f"selector-audit-{chosen}"
+    )
     watchdog = Watchdog()
     tasks = [_preload] if preload_model else []
     if preload_model:
