@@ -51,7 +51,7 @@ def curves(
     limit = None if saturated is None or shift is None else (saturated - shift) / LN10
     if limit is not None and max(ceilings, default=limit) > limit:
         heights.append(limit)
-    scale = _perplexity_scale(heights or ceilings, relative)
+    scale = perplexity_scale(heights or ceilings, relative)
     if limit is not None and heights and max(ceilings, default=limit) > limit:
         scale["range"] = [scale["range"][0], limit]
     # At once: plotly looks at the whole figure again for each part that is added to it.
@@ -144,14 +144,8 @@ def _not_finite(figure: go.Figure, rows: pl.DataFrame, top: float) -> None:
         )  # fmt: skip
 
 
-def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
-    """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
-    scale = _perplexity_scale(heights, relative)
-    figure.update_yaxes(scale)
-    return float(scale["range"][1])
-
-
-def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
+def perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
+    """Title, range and 10^n ticks of the y axis."""
     scale = lines.perplexity_scale(heights)
     if relative:
         scale["ticktext"] = [f"×{text}" for text in scale["ticktext"]]

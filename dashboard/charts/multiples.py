@@ -61,9 +61,9 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
         if panel.baseline is not None:
             heights.append((panel.baseline - shift) / LN10)
             figure.add_hline(y=heights[-1], line=palette.DOTTED, **at)
-    curve_chart.perplexity_axis(figure, heights, relative)
-    figure.update_yaxes(title=None)
-    figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
+    scale = curve_chart.perplexity_scale(heights, relative)
+    figure.update_yaxes(scale | {"title": None})
+    figure.update_yaxes(title=scale["title"], col=1)
     figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1

@@ -110,13 +110,10 @@ def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
 
 def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
     """Columns projection, removed, rows; in the order in which projections stand in a block."""
-    removed: dict[str, int] = {}
-    rows: dict[str, int] = {}
-    for layer in entry.loaded.rows.layers:
-        first, last = np.searchsorted(mask, [layer.start, layer.start + layer.rows])
-        removed[layer.projection] = removed.get(layer.projection, 0) + int(last - first)
-        rows[layer.projection] = rows.get(layer.projection, 0) + layer.rows
-    return pl.DataFrame({"projection": list(rows), "removed": list(removed.values()), "rows": list(rows.values())})
+    layers = entry.loaded.rows.layers
+    removed = np.diff(np.searchsorted(mask, [(one.start, one.start + one.rows) for one in layers]))[:, 0]
+    of = {"projection": [one.projection for one in layers], "removed": removed, "rows": [one.rows for one in layers]}
+    return pl.DataFrame(of).group_by("projection", maintain_order=True).sum()
 
 
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:

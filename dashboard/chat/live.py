@@ -1,6 +1,6 @@
 """Models in memory, one at a time, and replies before and after an edit as a stream of events.
 
-The engine (and with it torch) is imported when a model is first wanted, never before."""
+torch is imported when a model is first wanted, never before."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What zeroing some rows costs: a short measurement.
-
-The engine (and with it torch) is imported when it is asked for, never before."""
+"""What zeroing some rows costs: a short measurement. torch is imported when it is asked for, never before."""
 
 from __future__ import annotations
 

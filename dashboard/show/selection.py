@@ -21,7 +21,7 @@ MORE = "more"  # of the fold; in shared links
 def _kept(setting: Setting, widget: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """A widget that starts with what it was left at, with the value that it is at; its default where it is at none."""
     setting.start()
-    value = widget(*given, key=setting.key, bind="query-params", on_change=setting.changed, **options)
+    value = widget(*given, **{"key": setting.key, "bind": "query-params", "on_change": setting.changed} | options)
     value = setting.default if value is None else setting.seen(value)
     setting.note(value)
     return value
@@ -176,14 +176,8 @@ def text(
     """A line of text. keep: as in `choose`. in_form: it counts with the form's button, before which Streamlit says
     nothing of it."""
     setting = Setting(key, _any, default, shared=key if keep else None, seen=str.strip)
-    setting.start()
-    entered = st.text_input(
-        label, default, key=key, bind="query-params", help=help_text, placeholder=placeholder,
-        on_change=None if in_form else setting.changed,
-    )  # fmt: skip
-    value = entered.strip()
-    setting.note(value)
-    return value
+    more = {"on_change": None} if in_form else {}
+    return _kept(setting, st.text_input, label, default, help=help_text, placeholder=placeholder, **more)
 
 
 def prompt(label: str, key: str, limit: int, *, height: int = 80, placeholder: str | None = None) -> str:

@@ -107,7 +107,12 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
     progress("pages", 1, 3)
     races, made = _races(runs)
     progress("pages", 2, 3)
-    template = _environment().get_template("page.html.jinja")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["worded"] = _worded
+    template = environment.get_template("page.html.jinja")
     for page in shown:
         text = template.render(
             page=page, menu=menu, policy=POLICY, scripts=SCRIPTS, races=races, version=VERSION,
@@ -212,15 +217,6 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
             place = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
             found.append([place, passage.document, passage.name, passage.text])
     return found
-
-
-def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    made.filters["worded"] = _worded
-    return made
 
 
 def _worded(text: Any) -> Markup:

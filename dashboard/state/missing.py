@@ -27,7 +27,10 @@ def offer(folder: Path, stem: str) -> None:
             return
         words = " ".join(remakes.words(folder, stem))
         key = f"compute-{sha256(f'{folder} {words}'.encode()).hexdigest()[:12]}"
-        asked, job = st.session_state.get(_ASKED) == key, _job(folder, stem)
+        asked = st.session_state.get(_ASKED) == key
+        # the newest job that makes the table here and was not dismissed, whoever started it
+        here = (job for job in reversed(jobs.registry().all()) if job.request.folder == remakes.target(folder))
+        job = next((job for job in here if " ".join(job.request.words) == words), None)
         if job is None:
             st.button(
                 BUTTON, key=key, icon=":material/play_circle:", on_click=_ask, args=(None if asked else key,),
@@ -46,13 +49,6 @@ def offer(folder: Path, stem: str) -> None:
 
 def _ask(key: str | None) -> None:
     st.session_state[_ASKED] = key
-
-
-def _job(folder: Path, stem: str) -> jobs.Job | None:
-    """The newest job that makes the table here and was not dismissed, whoever started it."""
-    words, target = remakes.words(folder, stem), remakes.target(folder)
-    found = (job for job in reversed(jobs.registry().all()) if job.request.folder == target)
-    return next((job for job in found if job.request.words == words), None)
 
 
 def _box(folder: Path, stem: str, key: str) -> None:

@@ -16,7 +16,7 @@ from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.chat.walk import Step
 from dashboard.pages.live import rounds
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, share
 from dashboard.state import shipped
 
@@ -55,7 +55,7 @@ class Walk(rounds.Round):
     reference: Reference | None = None
 
 
-def show(chosen: Chosen, places: rounds.Places) -> None:
+def show(chosen: Chosen, places: Places) -> None:
     edit = replace(chosen.request.edit, order="", rate=0.0)
     request = replace(chosen.request, edit=edit, margins=False, control_seed=None)
     possible = replace(chosen, pressed=chosen.pressed and bool(request.prompt))

@@ -14,7 +14,7 @@ from dashboard.chat.live import Entry
 from dashboard.chat.many import RISK, Pair
 from dashboard.chat.tries import Request
 from dashboard.pages.live import rounds
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
 from dashboard.state.shipped import Example
 
@@ -60,7 +60,7 @@ class Round(rounds.Round):
     reference: Reference | None = None
 
 
-def show(chosen: Chosen, places: rounds.Places) -> None:
+def show(chosen: Chosen, places: Places) -> None:
     request = replace(chosen.request, prompt="", margins=False, control_seed=None)
     rounds.show(_KEY, chosen, request, places, _begin, _write, _draw, _below, _HINT)
 

@@ -49,12 +49,12 @@ def render() -> None:
     ask, chips = st.container(key="live-ask"), st.empty()
     status, stop, bars = st.empty(), st.empty(), st.empty()
     shown, bar = st.container(), st.container(border=True, key="live-bar")
-    places = rounds.Places(status, stop, bars, shown, below=st.container())
+    below = st.container()
     if view != MANY:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
+    places = Places(head, ask, chips, bar, status, stop, bars, shown, below)
     try:
-        where = Places(head, ask, chips, bar)
-        chosen = settings.chosen(where, many=many.BUTTON if view == MANY else "", walk=view == BREAK)
+        chosen = settings.chosen(places, many=many.BUTTON if view == MANY else "", walk=view == BREAK)
     except InputError as error:
         with shown:
             layout.problem(error)
@@ -64,7 +64,7 @@ def render() -> None:
         _history()
 
 
-def _one(chosen: Chosen, places: rounds.Places) -> None:
+def _one(chosen: Chosen, places: Places) -> None:
     request, status = chosen.request, places.status
     last: Try | None = st.session_state.get(SHOWN)
     if last is None or last.request.model != request.model:  # replies of another model say nothing of this one
@@ -147,7 +147,7 @@ def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *,
     return last
 
 
-def _run(job: Job, places: rounds.Places, cards: Cards) -> None:
+def _run(job: Job, places: Places, cards: Cards) -> None:
     now, wanted = job
 
     def work(entry: live.Entry) -> None:

@@ -13,22 +13,11 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.chat import fetching, stamps
 from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
 
 if TYPE_CHECKING:
     from engine.measures.fluency import Reference
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where progress, Stop, downloads, the replies and what is below them stand."""
-
-    status: DeltaGenerator
-    stop: DeltaGenerator
-    bars: DeltaGenerator
-    replies: DeltaGenerator
-    below: DeltaGenerator
 
 
 @dataclass

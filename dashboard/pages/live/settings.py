@@ -26,12 +26,18 @@ _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 @dataclass(frozen=True)
 class Places:
-    """Where the model is chosen, where the prompt is asked, where examples stand, and the settings of the edit."""
+    """Where the model is chosen, the prompt is asked, examples stand, and the settings of the edit; where progress,
+    Stop, downloads, the replies and what is below them stand."""
 
     head: DeltaGenerator
     ask: DeltaGenerator
     chips: DeltaGenerator
     bar: DeltaGenerator
+    status: DeltaGenerator
+    stop: DeltaGenerator
+    bars: DeltaGenerator
+    replies: DeltaGenerator
+    below: DeltaGenerator
 
 
 @dataclass(frozen=True)

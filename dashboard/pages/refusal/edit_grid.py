@@ -30,8 +30,10 @@ def show(source: Source) -> Drawn:
     points, sweep = source.optional(POINTS), source.optional(REFUSAL_SWEEP)
     cells = refusals.cells(sweep, points)
     measured = refusal_edits.measured(points) if points is not None else cells.clear()
-    clicked = _new_click()
-    if clicked in cells["id"]:
+    # once per click: figures keep their selection, so the last is kept
+    clicked = next((str(one["customdata"][0]) for one in tools.clicked(_CHART) if one.get("customdata")), None)
+    before, st.session_state[_CLICK] = st.session_state.get(_CLICK), clicked
+    if clicked != before and clicked in cells["id"]:
         st.session_state["cell"] = clicked
     ways = (CHOSEN, GRID) if measured.height else (GRID,)
     which = selection.switch("Show", ways, "show", default=ways[0], place=source.bar)
@@ -40,7 +42,9 @@ def show(source: Source) -> Drawn:
         raise InputError(f"no edit was asked prompts here; choose another domain, or {GRID}")
     hero = source.hero()
     titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
-    chosen = selection.choose("Edit, by click or from this list", _ordered(drawn), "cell", title=titles.__getitem__)
+    ranked = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"]
+    ids = list(dict.fromkeys([refusals.first_choice(drawn), *ranked]))
+    chosen = selection.choose("Edit, by click or from this list", ids, "cell", title=titles.__getitem__)
     with hero:
         figure, told = figure_of(chosen)
         tools.show(figure, "refusal", key=_CHART, clickable=True, finding=told, hero=True)
@@ -142,20 +146,6 @@ def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
     )  # fmt: skip
     below = f"{domain}, λ = {lam:g}; random has no λ"
     tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
-
-
-def _ordered(drawn: pl.DataFrame) -> list[str]:
-    """Ids of the cells, the operating points first: the choices of the list."""
-    first = refusals.first_choice(drawn)
-    rest = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"].to_list()
-    return [first, *(name for name in rest if name != first)]
-
-
-def _new_click() -> str | None:
-    """The cell that was clicked in the figure; once per click. Figures keep their selection, so the last is kept."""
-    marks = [str(point["customdata"][0]) for point in tools.clicked(_CHART) if point.get("customdata")]
-    before, st.session_state[_CLICK] = st.session_state.get(_CLICK), marks[0] if marks else None
-    return marks[0] if marks and marks[0] != before else None
 
 
 def _limit(points: pl.DataFrame | None) -> float:

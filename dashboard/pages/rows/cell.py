@@ -69,7 +69,10 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
     ticked: set[int] | None = None
     with suppress(InputError):  # the box of row ids says what is wrong with it, and what is typed there stays
         ticked = set(row_sets.parse(ticked_text(), found.n_rows).tolist())
-        _check_boxes(key, [place for place, row in enumerate(ids) if row in ticked])
+        boxes = [place for place, row in enumerate(ids) if row in ticked]
+        now = st.session_state.get(key)
+        if sorted(now["selection"]["rows"] if now else []) != boxes:  # before the table is made
+            st.session_state[key] = {"selection": {"rows": boxes, "columns": [], "cells": []}}
 
     def keep() -> None:
         chosen = st.session_state[key]["selection"]
@@ -87,10 +90,3 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
         "Percentile 0 and rank 0: the row of the whole model that LeRF removes first; percentile 100: the one it "
         f"removes last. Of Random, the first seed.{inside}"
     )
-
-
-def _check_boxes(key: str, rows: list[int]) -> None:
-    """Checks just these places of the table, where it shows others; before it is made."""
-    now = st.session_state.get(key)
-    if sorted(now["selection"]["rows"] if now else []) != rows:
-        st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}

@@ -147,13 +147,6 @@ def _import(top: Path) -> None:
     st.success(f"Imported as {layout.plain(name)}. It stands under “Kept”, and under “My results” on the other pages.")
 
 
-def _folders(found: Sequence[runs.Run]) -> dict[str, Path]:
-    """Where tables can be looked at, by name: the runs, the shipped model, the models of the paper."""
-    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
-    paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
-    return kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
-
-
 def _title(stem: str) -> str:
     """What a table holds; the stem alone where the registry does not know it."""
     return f"{stem}: {TABLES.get(stem).title}" if stem in TABLES else stem
@@ -162,7 +155,9 @@ def _title(stem: str) -> str:
 def _table(found: Sequence[runs.Run]) -> tuple[pl.DataFrame, str, list[str]]:
     """The choice and the table. returns its values, a name for their file, and where they come from.
     Errors: InputError for a folder without tables, and for a table that cannot be read."""
-    offered = _folders(found)
+    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
+    paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
+    offered = kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
     left, right = st.columns(2)
     name = selection.choose("Tables of", list(offered), "tables_of", place=left)
     stems = table_names(offered[name])
