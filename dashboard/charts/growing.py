@@ -23,12 +23,8 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
         about = {one.name: one.dtype for one in spec("sweep").columns}
         schema = {name: about[name] for name in so_far["columns"]}
         frame = pl.DataFrame(so_far["rows"], schema=schema, orient="row")
-        frame = frame.with_columns(
-            pl.col("nll").fill_null(math.nan),
-            model=pl.lit(_MODEL),
-            printed=pl.lit(None, pl.String),
-            plateau=pl.lit(value=False),
-        )
+        lacking = {"model": pl.lit(_MODEL), "printed": pl.lit(None, pl.String), "plateau": pl.lit(value=False)}
+        frame = frame.with_columns(pl.col("nll").fill_null(math.nan), **lacking)
         selectors = frame["selector"].unique(maintain_order=True).to_list()
         points = series.points(frame, _MODEL, selectors, ORDERS, (0.0, 1.0))
         points = points.filter((pl.col("rate") > 0).any().over("order", "selector"))
@@ -36,9 +32,7 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
     except (LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
         return {}
     unmasked = series.unmasked_nll(frame, _MODEL)
-    drawn: dict[str, go.Figure] = {
-        order: curves.curves(points, order, baseline=unmasked) for order in ORDERS if order in points["order"]
-    }
+    drawn = {order: curves.curves(points, order, baseline=unmasked) for order in ORDERS if order in points["order"]}
     for figure in drawn.values():
         figure.update_xaxes(range=[-_MARGIN * furthest, (1 + _MARGIN) * furthest])
         figure.update_layout(height=_PX, margin_b=_BOTTOM, legend={"yref": "container", "y": 0, "yanchor": "bottom"})

@@ -35,14 +35,10 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
     base prompts than the limit."""
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
     key = _key(wanted)
-    if key not in entry.effects and (found := shipped_effects.effect_of(entry.loaded, mask, edit)):
-        entry.effects[key] = found
     if key not in entry.effects:
-        known = None
-        if wanted.kind == "refusal":
-            folder = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
-            known = recorded_effect(folder, wanted, loaded.weights_hash, loaded.dtype)
-        entry.effects[key] = _measured(entry, wanted, known, progress)
+        run = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
+        shipped_effect = shipped_effects.effect_of(loaded, mask, edit)
+        entry.effects[key] = shipped_effect or _measured(entry, wanted, run, progress)
     effect: Effect = entry.effects[key]
     effect.check_shown(wanted, loaded.weights_hash)
     return effect
@@ -71,13 +67,16 @@ def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edi
 
 
 def _measured(
-    entry: Entry, edit: engine_edit.Edit, known: Effect | None, progress: Callable[[str, int, int], None]
+    entry: Entry, edit: engine_edit.Edit, run_folder: Path, progress: Callable[[str, int, int], None]
 ) -> Effect:
-    """From the store where it is known. known: what a grid measured, in the place of the shipped pairs."""
+    """From the store where it is known; of a refusal edit what its run's grid measured, where it did, in the place of
+    the shipped pairs."""
     from engine.run.runner import LocalRunner
     from engine.studies.refusal.effect import measured_effect, shipped_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
+    of = (edit, entry.loaded.weights_hash, entry.loaded.dtype)
+    known = recorded_effect(run_folder, *of) if edit.kind == "refusal" else None
     plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
     what = ["Measuring what this edit does to text"]
 

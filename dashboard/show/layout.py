@@ -133,12 +133,12 @@ def survived() -> Iterator[None]:
         )
 
 
-def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], None]:
+def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], Any]:
     """What is done, how much of how much: a bar in `place`."""
     return lambda what, done, total: place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 
 
-def queued_in(place: DeltaGenerator) -> Callable[[float], None]:
+def queued_in(place: DeltaGenerator) -> Callable[[float], Any]:
     """Seconds that another session has kept the model: a line in `place`."""
     return lambda seconds: place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
 

@@ -93,7 +93,8 @@ def pick(
         chosen = kind(stems, says_nothing, paper=any(map(results.paper_folders, stems)))
     try:
         with bar:
-            folder = _folder(chosen)
+            known = shipped.folders() | {PAPER: None}
+            folder = known[chosen] if chosen in known else own_run("a command", results.find_runs)
         models = _models(folder, stems)
     except InputError as error:
         with stage:
@@ -129,14 +130,6 @@ def shipped_says_nothing(folder: Path, stem: str, says_nothing: Callable[[pl.Dat
         return says_nothing(results.read_table(folder, stem).frame)
     except InputError:
         return False
-
-
-def _folder(kind: str) -> Path | None:
-    if kind == PAPER:
-        return None
-    if kind in shipped.folders():
-        return shipped.folders()[kind]
-    return own_run("a command", results.find_runs)
 
 
 def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:

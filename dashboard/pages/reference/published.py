@@ -1,6 +1,7 @@
 """The published tables as Reference shows them: what they are, measured values beside them, disagreements."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,11 +57,9 @@ def tables_of(labels: str) -> list[str]:
 def runs() -> dict[str, Path]:
     """Results folders that can stand beside the published values: the shipped model's, then those of the store."""
     found = shipped.folders()
-    try:
+    with suppress(InputError):  # an empty store has nothing to offer
         top = results.store_results_dir()
         found |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}
-    except InputError:
-        pass  # an empty store has nothing to offer
     return found
 
 

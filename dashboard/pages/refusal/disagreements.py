@@ -10,6 +10,7 @@ from dashboard.pages.refusal import judged
 from dashboard.pages.refusal.judged import Judged
 from dashboard.show import grid, layout, reply_text, selection
 from engine.judges.given_replies import FINISHED, JUDGED
+from engine.judges.quality import disagreements
 from engine.records.errors import InputError
 
 PER_PAGE = 5
@@ -30,7 +31,7 @@ def section(found: Judged) -> pl.DataFrame:
     b = selection.choose("Second", [side for side in sides if side != a], "judge_b", place=second)
     two = judged.pair(found, a, b)
     _agreement(judged.agreement(two), a, b)
-    return _replies(found, judged.differing(two), a, b)
+    return _replies(found, disagreements(two), a, b)
 
 
 def _agreement(table: pl.DataFrame, a: str, b: str) -> None:

@@ -8,9 +8,10 @@ import polars as pl
 
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
 from dashboard.state import results
+from dashboard.state.provenance import software
 from dashboard.state.results import JUDGED
 from engine.judges.given_replies import JUDGED as COULD_JUDGE, cut_off, unjudged
-from engine.judges.quality import agreement_table, disagreements, of_half
+from engine.judges.quality import agreement_table, of_half
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
@@ -117,14 +118,7 @@ def _describe(record: dict[str, Any]) -> str:
     environment = record.get("environment") or {}
     replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
     judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
-    software, commit = environment.get("selector-audit"), environment.get("git_commit")
-    parts = [
-        f"Replies {replies}",
-        f"judges and their versions: {judges}",
-        f"selector-audit {software}" if software else "",
-        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    return " · ".join([f"Replies {replies}", f"judges and their versions: {judges}", *software(environment)])
 
 
 def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
@@ -133,9 +127,7 @@ def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
     count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE
     too."""
-    verdicts = judged.verdicts
-    if half != BOTH:
-        verdicts = of_half(verdicts, half)
+    verdicts = judged.verdicts if half == BOTH else of_half(judged.verdicts, half)
     rows: list[tuple[Any, ...]] = []
     sides = {judge: verdicts.filter(judge=judge) for judge in judged.judges}
     if PEOPLE in judged.sides:
@@ -171,8 +163,7 @@ def _people(verdicts: pl.DataFrame) -> pl.DataFrame:
 def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
     """The verdicts of two sides on the replies that both of them saw, in the columns of `verdicts`."""
     verdicts = judged.verdicts
-    people = PEOPLE in (first, second) and PEOPLE not in judged.judges
-    if people:
+    if PEOPLE in (first, second) and PEOPLE not in judged.judges:
         verdicts = pl.concat([verdicts.filter(pl.col("human").is_not_null()), _people(verdicts)])
     return pl.concat([verdicts.filter(judge=first), verdicts.filter(judge=second)])
 
@@ -188,8 +179,3 @@ def agreement(two: pl.DataFrame) -> pl.DataFrame:
         counts = {"both": a & b, "only_a": a & ~b, "only_b": ~a & b, "neither": ~(a | b)}
         lines.append({"source": source} | line | {name: int(found.sum()) for name, found in counts.items()})
     return pl.DataFrame(lines, schema_overrides={"kappa": pl.Float64})
-
-
-def differing(two: pl.DataFrame) -> pl.DataFrame:
-    """The replies of a `pair` with unequal verdicts, in the columns of `disagreements`."""
-    return disagreements(two)

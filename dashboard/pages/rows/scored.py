@@ -151,6 +151,10 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
     ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
     columns = []
     for name in scored.selectors:
-        of = {"score": scored.scores(name), "rank": scored.ranks(name), "percentile": scored.percentiles(name)}
+        of: dict[str, npt.NDArray[Any]] = {
+            "score": scored.scores(name),
+            "rank": scored.ranks(name),
+            "percentile": scored.percentiles(name),
+        }
         columns += [pl.Series(f"{name} {what}", values[ids]) for what, values in of.items()]
     return scored.rows[ids].select("row_id", "row").with_columns(columns)
