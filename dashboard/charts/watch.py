@@ -138,15 +138,13 @@ def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
         "steps": steps(picture.group),
         "lanes": [
             {
-                "title": lane.name,
-                "colour": palette.style(lane.selector).colour,
-                "places": lane.places,
+                "title": lane.name, "colour": palette.style(lane.selector).colour, "places": lane.places,
                 "curve": [[rate, _number(nll)] for rate, nll in lane.curve],
                 "said": {prompt: [list(one) for one in line] for prompt, line in lane.said.items()},
             }
             for lane in lanes
         ],
-    }
+    }  # fmt: skip
     made["prompts"] = list(dict.fromkeys(prompt for lane in lanes for prompt in lane.said))
     made["last"] = min((lane.curve[-1][0] for lane in lanes if lane.curve), default=0.0)
     made["id"] = sha256(repr(made).encode("utf-8", "replace")).hexdigest()[:16]

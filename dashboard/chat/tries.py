@@ -106,51 +106,36 @@ def mask_hash(mask: Mask) -> str:
 
 def record(one: Try) -> dict[str, Any]:
     """A try as plain data: settings, replies with verdict and margins, rows removed, the model."""
-    request = one.request
+    request, reference = one.request, one.reference
     return {
-        "began": one.began,
-        "model": one.model or {"id": request.model},
-        "prompt": request.prompt,
-        "edit": asdict(request.edit),
-        "reply_tokens": request.reply_tokens,
-        "control_seed": one.control_seed,
+        "began": one.began, "model": one.model or {"id": request.model}, "prompt": request.prompt,
+        "edit": asdict(request.edit), "reply_tokens": request.reply_tokens, "control_seed": one.control_seed,
         "rows_removed": one.rows_removed,
         "rows_removed_by_projection": one.removed.to_dicts() if one.removed is not None else None,
-        "mask_sha256": one.mask_sha256 or None,
-        "effect_on_refusal": one.effect or None,
-        "complete": one.complete,
-        "broken_below_nats_per_token": one.reference.lowest if one.reference else None,
-        "broken_above_repetition": one.reference.most if one.reference else None,
+        "mask_sha256": one.mask_sha256 or None, "effect_on_refusal": one.effect or None, "complete": one.complete,
+        "broken_below_nats_per_token": reference.lowest if reference else None,
+        "broken_above_repetition": reference.most if reference else None,
         "replies": {side: _reply(one.outcomes[side], one) for side in SIDES if side in one.outcomes},
-    }
+    }  # fmt: skip
 
 
 def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
     return {
-        "text": outcome.text,
-        "refusal": outcome.refusal,
-        "judged": outcome.judged,
-        "judge_reason": outcome.reason,
-        "broken": one.why_broken(outcome) or None,
-        "mean_log_probability": stamps.mean_of(outcome),
-        "repetition": outcome.repeated,
-        "margin": outcome.margin,
+        "text": outcome.text, "refusal": outcome.refusal, "judged": outcome.judged, "judge_reason": outcome.reason,
+        "broken": one.why_broken(outcome) or None, "mean_log_probability": stamps.mean_of(outcome),
+        "repetition": outcome.repeated, "margin": outcome.margin,
         "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
-        "tokens": outcome.tokens,
-        "finished": outcome.finished,
-        "elapsed_s": round(outcome.elapsed_s, 3),
-    }
+        "tokens": outcome.tokens, "finished": outcome.finished, "elapsed_s": round(outcome.elapsed_s, 3),
+    }  # fmt: skip
 
 
 def session_json(tries: list[Try]) -> str:
     """All tries of a session with the software they were made with."""
     whole = {
-        "format": "selector-audit live session",
-        "version": 1,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment(),
+        "format": "selector-audit live session", "version": 1,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment(),
         "tries": [record(one) for one in tries],
-    }
+    }  # fmt: skip
     return json.dumps(whole, indent=2, ensure_ascii=False)
 
 

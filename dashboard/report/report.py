@@ -131,22 +131,14 @@ def _template() -> jinja2.Template:
         "chance": lambda tasks: f"{_means(tasks, ['selector', 'rate'], ['chance'])['chance'][0]:.3f}",
     }
     environment.globals |= {
-        "command": command_of,
-        "control_answers": control_answers,
-        "protocols_summary": protocols_summary,
-        "claim_ledger": _claims,
-        "moved": partial(verdict_moves.sentences, title=palette.title),
+        "command": command_of, "control_answers": control_answers, "protocols_summary": protocols_summary,
+        "claim_ledger": _claims, "moved": partial(verdict_moves.sentences, title=palette.title),
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
-        "shortfalls": shortfalls,
-        "start_in_words": start_in_words,
-        "sufficiency": _sufficiency,
-        "gaps": _gaps,
-        "errors_words": _errors_words,
-        "accuracies": _accuracies,
-        "nearest": _nearest,
+        "shortfalls": shortfalls, "start_in_words": start_in_words, "sufficiency": _sufficiency, "gaps": _gaps,
+        "errors_words": _errors_words, "accuracies": _accuracies, "nearest": _nearest,
         "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
-    }
+    }  # fmt: skip
     return environment.get_template("report.html.jinja")
 
 

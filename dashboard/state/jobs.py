@@ -43,8 +43,7 @@ GRACE_S = 10.0  # from asking a job to stop to ending it
 @dataclass(frozen=True)
 class Request:
     """What to run. words: the command, as ("analyze", "demo", "sweep"); the model is the word at `model_at`, or where
-    this is None the last word is a file of replies (`refusal judge`).
-    options: further ones with their values, as (("--samples", "32"),); those without a value are left out."""
+    this is None the last word is a file of replies. options: with their values; those without one are left out."""
 
     words: tuple[str, ...]
     folder: Path

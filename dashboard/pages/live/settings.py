@@ -56,9 +56,8 @@ class Chosen:
 
 
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
-    """What is chosen. many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are
-    all orders and rates of a selector.
-    `InputError` where there is no model to run."""
+    """many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are all orders and
+    rates of a selector. `InputError` where there is no model to run."""
     _arrive()
     model_id = _model(places.head)
     first = opening.request(model_id)

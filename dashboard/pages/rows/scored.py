@@ -151,10 +151,8 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
     ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
     columns = []
     for name in scored.selectors:
-        of: dict[str, npt.NDArray[Any]] = {
-            "score": scored.scores(name),
-            "rank": scored.ranks(name),
-            "percentile": scored.percentiles(name),
-        }
-        columns += [pl.Series(f"{name} {what}", values[ids]) for what, values in of.items()]
+        columns += [
+            pl.Series(f"{name} score", scored.scores(name)[ids]), pl.Series(f"{name} rank", scored.ranks(name)[ids]),
+            pl.Series(f"{name} percentile", scored.percentiles(name)[ids]),
+        ]  # fmt: skip
     return scored.rows[ids].select("row_id", "row").with_columns(columns)
