@@ -1,15 +1,13 @@
 """What an edit does to text and to refusal, measured before its replies: one that lowers refusal is not shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from dashboard.chat import shipped_effects
+from dashboard.chat.edits import Edit
 from dashboard.chat.live import DEMO, Entry, fitting_threads
 from dashboard.state import access, results, shipped
 from engine.edits import edit as engine_edit
@@ -21,9 +19,6 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
 from engine.studies.refusal.recorded import recorded_effect
-
-if TYPE_CHECKING:
-    from dashboard.chat.edits import Edit
 
 PAIRS = 40  # held-out shipped pairs of each domain
 

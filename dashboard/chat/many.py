@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from dashboard.chat import stamps
 from dashboard.chat.edits import DOMAINS
@@ -16,9 +15,6 @@ from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, Exchange, open_judges
 from engine.judges.heard import verdicts_on
 from engine.records.locks import OnWait, patient
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 PROMPTS, AT_ONCE = 20, 5
 KEPT = 4000  # replies of a model
@@ -39,7 +35,7 @@ class Told:
     repeated: float
     broken: str = ""  # that the edit breaks the model, in words
 
-    def stamp(self, reference: Reference | None) -> str:
+    def stamp(self, reference: stamps.Reference | None) -> str:
         broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
         return stamps.stamp(self.refusal, self.judged, broken)
 

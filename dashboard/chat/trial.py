@@ -1,24 +1,19 @@
 """Zero some rows of a model in memory and show what changes: NLL, and the reply to a prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dashboard.charts import formats
 from dashboard.chat import answers, effects, live, measure, outcome_words
 from dashboard.chat.answers import Say
+from dashboard.chat.edits import Edit
 from dashboard.chat.live import Entry, Side
 from dashboard.chat.writing import NO_ROWS
 from dashboard.show import layout, reply_text
 from engine.edits.masks import Mask
-
-if TYPE_CHECKING:
-    from dashboard.chat.edits import Edit
 
 SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
 

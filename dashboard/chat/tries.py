@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -16,9 +16,6 @@ from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
 from engine.edits.masks import Mask
 from engine.records.environment import environment
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 KEPT = 100  # tries of a session
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
@@ -59,7 +56,7 @@ class Try:
     broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
-    reference: Reference | None = None  # what says whether a reply is broken
+    reference: stamps.Reference | None = None  # what says whether a reply is broken
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     ended: bool = False
     problem: str = ""

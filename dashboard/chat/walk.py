@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dashboard.chat import edits, effects, live, stamps, writing
 from dashboard.chat.edits import Edit
@@ -14,9 +13,6 @@ from dashboard.chat.writing import NO_ROWS, Progress
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 ORDERS = ("lerf", "morf")
 WHOLE = "whole"  # the step without an edit
@@ -39,13 +35,13 @@ class Step:
         """Is its reply written, or held back?"""
         return self.outcome is not None or bool(self.withheld)
 
-    def why_broken(self, reference: Reference | None) -> str:
+    def why_broken(self, reference: stamps.Reference | None) -> str:
         """Why the reply counts as broken, "" where it does not or nothing is known to compare it with."""
         if self.broken or self.outcome is None:
             return self.broken
         return stamps.why_broken(self.outcome, reference)
 
-    def stamp(self, reference: Reference | None) -> str:
+    def stamp(self, reference: stamps.Reference | None) -> str:
         """As in `stamps`, "" before there is a reply."""
         if self.outcome is None:
             return stamps.BROKEN if self.broken else ""
@@ -102,7 +98,7 @@ def _answered(step: Step, entry: live.Entry, mask: Mask, progress: Progress) -> 
     return True
 
 
-def finding(steps: Mapping[str, Step], reference: Reference | None) -> str:
+def finding(steps: Mapping[str, Step], reference: stamps.Reference | None) -> str:
     """At which share the replies of either order break first, in one sentence; "" until all steps have ended."""
     if not all(step.ended for step in steps.values()):
         return ""
@@ -110,7 +106,7 @@ def finding(steps: Mapping[str, Step], reference: Reference | None) -> str:
     return f"with the least relevant rows first {least}; with the most relevant first {most}."
 
 
-def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
+def telling(steps: Mapping[str, Step], reference: stamps.Reference | None) -> float:
     """The rate that tells most: the first at which both orders are answered, and one reply is broken and the other not;
     else that of the middle."""
     for rate in WALKED:
@@ -120,7 +116,7 @@ def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
     return WALKED[len(WALKED) // 2]
 
 
-def _first_break(steps: Mapping[str, Step], order: str, reference: Reference | None) -> str:
+def _first_break(steps: Mapping[str, Step], order: str, reference: stamps.Reference | None) -> str:
     shown = {rate: steps[name_of(order, rate)] for rate in WALKED if not steps[name_of(order, rate)].withheld}
     if not shown:
         return "no reply is shown"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,9 +18,6 @@ from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, share
 from dashboard.state import shipped
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 _KEY = "live-walk"
 _HINT = (
@@ -52,7 +48,7 @@ class Walk(rounds.Round):
     """The prompt under every step."""
 
     steps: dict[str, Step] = field(default_factory=dict)
-    reference: Reference | None = None
+    reference: stamps.Reference | None = None
 
 
 def show(chosen: Chosen, places: Places) -> None:
@@ -91,7 +87,7 @@ def _draw(now: Walk, drawn: DeltaGenerator) -> None:
     drawn.html(f'{_STYLE}<div class="sa-walk" role="table" aria-label="Replies as rows are removed">{body}</div>')
 
 
-def _cell(step: Step, reference: Reference | None, more: str = "") -> str:
+def _cell(step: Step, reference: stamps.Reference | None, more: str = "") -> str:
     if step.withheld:
         why = step.withheld.partition(" (")[0]  # without what was asked and what to do instead
         return f'<div role="cell" class="sa-step"><small>Not shown: {marked.as_html(why)}</small></div>'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -17,9 +16,6 @@ from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
 from dashboard.state.shipped import Example
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 BUTTON = f"Run {many.PROMPTS} prompts"
 _KEY = "live-many"
@@ -57,7 +53,7 @@ class Round(rounds.Round):
     told: Mapping[str, Pair] = field(default_factory=dict)
     rows: int | None = None
     effect: str = ""
-    reference: Reference | None = None
+    reference: stamps.Reference | None = None
 
 
 def show(chosen: Chosen, places: Places) -> None:
@@ -106,7 +102,7 @@ def _below(last: Round) -> None:
     )
 
 
-def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: Reference | None) -> str:
+def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.Reference | None) -> str:
     """All tiles by kind, each kind with its counts."""
     groups = []
     for kind, promise in PROMISES.items():
@@ -120,7 +116,7 @@ def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: Referen
     return "".join(groups)
 
 
-def _tile(one: Example, pair: Pair, reference: Reference | None) -> str:
+def _tile(one: Example, pair: Pair, reference: stamps.Reference | None) -> str:
     before, after = pair
     prompt = f'<div class="sa-asked">{marked.as_html(one.prompt)}</div>'
     if after is None:
@@ -137,7 +133,7 @@ def _tile(one: Example, pair: Pair, reference: Reference | None) -> str:
     )
 
 
-def said(pairs: Sequence[Pair], reference: Reference | None) -> str:
+def said(pairs: Sequence[Pair], reference: stamps.Reference | None) -> str:
     """`17 of 20 refuse, 1 is broken; without the edit 6 refuse`, of those that are there."""
     after = [told.stamp(reference) for _, told in pairs if told is not None]
     before = [told.stamp(reference) for told, _ in pairs if told is not None]

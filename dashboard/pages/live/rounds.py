@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,9 +15,6 @@ from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 
 @dataclass
@@ -65,7 +62,7 @@ def show(
             below(last)
 
 
-def reference(entry: Entry, status: DeltaGenerator) -> Reference | None:
+def reference(entry: Entry, status: DeltaGenerator) -> stamps.Reference | None:
     """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
     passes = [0]
 
