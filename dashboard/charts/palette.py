@@ -91,7 +91,6 @@ def capital(name: str) -> str:
 
 
 def title(selector: str) -> str:
-    """A selector's name for people."""
     return style(selector).title
 
 

@@ -6,8 +6,7 @@ What the page was asked to do waits in the session until the model is here: `due
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -31,8 +30,7 @@ class Downloading(Exception):
     """The model is not here yet; what was asked for waits in the session."""
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     job: Any
     download: Download
 

@@ -205,7 +205,6 @@ def replies(
 
 
 def keep(event: Event, texts: MutableMapping[Side, str], outcomes: MutableMapping[Side, Outcome[Side]]) -> None:
-    """Adds what has come of a reply to its text, or its outcome."""
     if isinstance(event, Piece):
         texts[event.side] += event.text
     else:

@@ -97,7 +97,6 @@ class Try:
 
 
 def mask_hash(mask: Mask) -> str:
-    """SHA-256 of the removed row ids, to tell masks apart in a file."""
     return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()
 
 

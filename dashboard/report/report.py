@@ -153,7 +153,6 @@ def _figure(drawn: go.Figure) -> Markup:
 
 
 def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFrame:
-    """Means over seeds, or over tasks."""
     return table.group_by(keys, maintain_order=True).agg(pl.col(values).mean())
 
 
@@ -204,7 +203,6 @@ def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
 
 
 def _points(run: Run) -> tuple[pl.DataFrame, list[str]]:
-    """The points of all curves, and the orders that were measured."""
     sweep = run.curves
     selectors = sweep["selector"].unique().to_list()
     points = series.points(sweep, sweep["model"][0], selectors, results.ORDERS, (0.0, 1.0))
@@ -226,7 +224,6 @@ def _claims(run: Run) -> pl.DataFrame:
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Mean accuracy over the tasks: a line per rate, a column per selector."""
     means = _means(tasks, ["selector", "rate"], ["accuracy"])
     means = means.with_columns(pl.col("accuracy").round(3), Removed=formats.texts(means["rate"], formats.rate))
     return means.pivot("selector", index="Removed", values="accuracy")

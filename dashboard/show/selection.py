@@ -45,7 +45,6 @@ def choose(
 def choose_domain(
     table: pl.DataFrame, key: str, label: str = "Domain", *, keep: bool = False, place: DeltaGenerator | None = None
 ) -> str:
-    """One of the domains of a table, in its order."""
     domains = table["domain"].unique(maintain_order=True).to_list()
     return choose(label, domains, key, title=palette.capital, keep=keep, place=place)
 
@@ -54,7 +53,6 @@ def choose_selector(
     table: pl.DataFrame, key: str, *, default: str | None = None, keep: bool = False,
     place: DeltaGenerator | None = None,
 ) -> str:  # fmt: skip
-    """One of the selectors of a table, in the order used everywhere."""
     known = palette.in_order(table["selector"].unique())
     return choose("Selector", known, key, default=default, title=palette.title, keep=keep, place=place)
 

@@ -159,7 +159,6 @@ def _file(title: str) -> str:
 
 
 def _document(title: str) -> list[Section]:
-    """A document of Reference, a section per heading, with what is computed for it."""
     made = []
     for name, text in documents.sections(title).items():
         blocks = [Block("html", _markdown(text))]
@@ -191,7 +190,6 @@ def _markdown(text: str) -> Markup:
 
 
 def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
-    """What the site is, how it is checked, and where its numbers come from."""
     names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
     told = [
         "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped "

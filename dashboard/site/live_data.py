@@ -56,7 +56,6 @@ def live(record: effects.Record) -> bytes:
 
 
 def _told(known: effects.Record) -> tuple[str, str]:
-    """What becomes of an edit, and the sentence of what was measured of it."""
     if known["why"]:
         return LOWERED, f"Not answered: {known['why']}."
     effect = effects.effect(known)

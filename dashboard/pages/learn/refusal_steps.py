@@ -97,7 +97,6 @@ def _figure(bars: pl.DataFrame, point: Point, heading: str) -> None:
 
 
 def _prompt(domain: str) -> str:
-    """An example prompt of the domain, risky ones first."""
     offered = [example for example in shipped.examples() if example.domain == domain]
     if not offered:
         return ""

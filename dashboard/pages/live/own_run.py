@@ -67,7 +67,6 @@ def restore(edit: Edit) -> None:
 
 
 def _point(folder: Path, selector: str, domain: str) -> str:
-    """The operating point's name; empty where none is known."""
     if not (folder / f"{POINTS}.parquet").is_file():
         return ""
     found = results.read_table(folder, POINTS).frame.filter(selector=selector, domain=domain).drop_nulls("lambda")

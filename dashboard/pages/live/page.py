@@ -177,7 +177,6 @@ def _keep(one: Try) -> None:
 
 
 def _history() -> None:
-    """Nothing until there is a try."""
     kept = _tries()
     if not kept:
         return
@@ -199,7 +198,6 @@ def _history() -> None:
 
 
 def _reopen(labels: list[str]) -> None:
-    """Shows an earlier try and puts its settings back."""
     chosen = st.session_state.get("reopen")
     if chosen in labels:
         one = _tries()[labels.index(chosen)]

@@ -115,7 +115,6 @@ def _mode_of(model_id: str) -> str:
 
 
 def _what_it_knows() -> None:
-    """What the demo is for, and the way to a model that knows more."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(_KNOWS, width="content")
         for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:

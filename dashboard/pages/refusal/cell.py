@@ -85,7 +85,6 @@ def _utility(row: refusals.Row) -> None:
 
 
 def _try_it(source: sources.Source, cell: refusals.Row) -> None:
-    """A link to the live page with this cell's settings: of the shipped model, or of the run that measured it."""
     if source.run is None or cell["malign"] is None or cell["benign"] is None:
         return
     chosen = {name: cell[name] for name in ("selector", "domain", "lambda", "k")}

@@ -131,7 +131,6 @@ def _points(source: Source, points: pl.DataFrame) -> None:
 
 
 def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
-    """What every k costs, at the λ of the chosen cell."""
     masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
     if cell["selector"] == "random":  # which has no λ
         lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)

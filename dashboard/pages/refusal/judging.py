@@ -182,7 +182,6 @@ def _try_one() -> None:
 
 
 def _form() -> None:
-    """Nothing where the app may start no run."""
     if access.limited():
         return
     with st.container(border=True, key="judge-form"):
@@ -223,6 +222,5 @@ def _count(file: Path) -> int:
 
 
 def _free(file: Path) -> Path:
-    """A folder beside the runs that is not there yet."""
     names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
     return next(path for name in names if not (path := results.results_dir() / "judged" / name).exists())

@@ -89,7 +89,6 @@ def _card(row: dict[str, Any]) -> None:
 
 
 def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> None:
-    """One reply: the kept verdict, the reply with its marks, and what was said of it."""
     first, reply = found[0], str(row[f"reply_{side}"])
     cut = " :orange-badge[unfinished]" if row[f"finished_{side}"] is False else ""
     apart = " :violet-badge[judges differ]" if reply_pairs.differ(found) else ""

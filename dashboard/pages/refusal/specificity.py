@@ -20,7 +20,6 @@ def section(source: sources.Source, point: refusals.Row | None) -> None:
 
 
 def _lines(source: sources.Source, stem: str, point: refusals.Row) -> pl.DataFrame:
-    """What a table says of the point; empty without the table."""
     table = source.optional(stem)
     return pl.DataFrame() if table is None else refusals.of_cell(table, point)
 

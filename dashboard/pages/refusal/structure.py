@@ -43,7 +43,6 @@ def _wanted(table: pl.DataFrame) -> str:
 
 
 def _ranking(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one way of ranking; asked for where there are two."""
     known = [name for name, key in _RANKED_BY.items() if (table["ranked_by"] == key).any()]
     if len(known) < 2:
         return table

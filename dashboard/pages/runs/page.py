@@ -59,8 +59,9 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
         st.info("No run is kept here yet. Start one, or import a folder that was made elsewhere.")
         if not access.limited():
             with st.container(horizontal=True):
-                st.button("Start one", key="empty-start", type="primary", on_click=_open, args=("Start",))
-                st.button("Import a folder", key="empty-import", on_click=_open, args=("Import",))
+                go, start, bring = st.session_state.update, {"runs_view": "Start"}, {"runs_view": "Import"}
+                st.button("Start one", key="empty-start", type="primary", on_click=go, args=(start,))
+                st.button("Import a folder", key="empty-import", on_click=go, args=(bring,))
         return None
     lines = [
         (run.name, run.model, len(run.tables), run.measured, run.size_bytes, run.problem or "whole") for run in found
@@ -97,10 +98,6 @@ def _details(run: runs.Run) -> None:
     with st.container(horizontal=True):
         st.button("Yes, delete it", key="delete-yes", type="primary", on_click=_delete, args=(run,))
         st.button("Keep it", key="delete-no", on_click=_ask, args=(None,))
-
-
-def _open(tab: str) -> None:
-    st.session_state["runs_view"] = tab
 
 
 def _ask(name: str | None) -> None:
@@ -148,7 +145,6 @@ def _import(top: Path) -> None:
 
 
 def _title(stem: str) -> str:
-    """What a table holds; the stem alone where the registry does not know it."""
     return f"{stem}: {TABLES.get(stem).title}" if stem in TABLES else stem
 
 

@@ -86,7 +86,6 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
 
 
 def _model(found: Sequence[runs.Run]) -> str:
-    """The models that are here, those of earlier runs, and whatever is typed."""
     recent = [one.model_id for one in found if one.model_id and one.model_id not in shipped.TITLES]
     typed = "start_model" in st.query_params
     which = selection.choose(

@@ -138,7 +138,7 @@ async function run() {
   const mine = ++running;
   const chosen = edit();
   const [state, told] = effectOf(live.data, chosen);
-  keep(prompt, chosen);
+  history.replaceState(null, "", `#${new URLSearchParams({ ...chosen, prompt })}`); // so that they can be handed on
   at("stop").hidden = false;
   const removed = await rowsOf(chosen);
   bars(removed);
@@ -160,11 +160,6 @@ async function run() {
   if (mine !== running) return;
   at("stop").hidden = true;
   if (speed) status.textContent = `${told} ${Math.round(speed)} tokens a second in this browser, all replies together.`;
-}
-
-// Settings and prompt in the address, so that they can be handed on.
-function keep(prompt, chosen) {
-  history.replaceState(null, "", `#${new URLSearchParams({ ...chosen, prompt })}`);
 }
 
 function fail(error) {
