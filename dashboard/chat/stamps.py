@@ -1,4 +1,4 @@
-"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why."""
+"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why; and its facts in a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from dashboard.chat.live import Entry, Outcome, fitting_threads
+from dashboard.charts import formats
+from dashboard.chat.live import Entry, Outcome, Side, fitting_threads
+from dashboard.show import layout
 from dashboard.state import shipped
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
@@ -90,3 +92,31 @@ def explained(reference: Reference | None) -> str:
         f"of {reference.readings} readings: the model as it is answered {reference.replies} example prompts with at "
         f"most {reference.reply_tokens} tokens, and each reply was read under its own prompt and under other ones."
     )
+
+
+def facts(outcome: Outcome[Side], broken: str = "") -> str:
+    """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that."""
+    length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
+    pieces = [formats.seconds(outcome.elapsed_s), length]
+    if (mean := mean_of(outcome)) is not None:
+        pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
+    if broken:
+        pieces.append(f"**{layout.plain(broken)}**")
+    if outcome.margin_note:
+        pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
+    elif outcome.margin is None:
+        pieces.append("no margin")
+    if contradicts(outcome):
+        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
+        pieces.append(
+            f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
+            "of it"
+        )
+    if outcome.reason:
+        pieces.append(f"judge: {layout.plain(outcome.reason)}")
+    return " · ".join(pieces)
+
+
+def contradicts(outcome: Outcome[Side]) -> bool:
+    """Does the margin lean to the other side than the judge's verdict on the whole reply?"""
+    return bool(outcome.judged and outcome.margin) and (outcome.margin > 0) != outcome.refusal  # type: ignore[operator]

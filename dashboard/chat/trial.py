@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from dashboard.charts import formats
-from dashboard.chat import answers, effects, live, measure, outcome_words
+from dashboard.chat import answers, effects, live, measure, stamps
 from dashboard.chat.answers import Say
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Entry, Side
@@ -98,4 +98,4 @@ def _show(request: Request, now: Trial, whole: bool) -> None:
                 outcome = now.outcomes[side]
                 margin = "" if outcome.margin is None else f"margin {outcome.margin:+.2f}".replace("-", "−")
                 verdict = layout.verdict(outcome.refusal, outcome.judged)
-                st.caption(" · ".join(filter(None, (verdict, margin, outcome_words.facts(outcome)))))
+                st.caption(" · ".join(filter(None, (verdict, margin, stamps.facts(outcome)))))

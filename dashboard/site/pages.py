@@ -22,7 +22,7 @@ from dashboard.charts import (
 )  # fmt: skip
 from dashboard.charts.findings import controls, curves as findings, quadrants, refusal as refusal_findings, trust
 from dashboard.pages.overview import page as overview_page, verdict_table
-from dashboard.pages.reference import published, readable
+from dashboard.pages.reference import published
 from dashboard.pages.refusal.across_models import reversal
 from dashboard.pages.refusal.edit_grid import BENIGN_LIMIT
 from dashboard.site.blocks import Block, Page, Run, Section, optional, table
@@ -169,7 +169,7 @@ def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
 
 def _paper_sections() -> list[Section]:
     tables = [
-        table(readable.to_read(name).shown, (title := describe(name).title),
+        table(published.to_read(name).shown, (title := describe(name).title),
               published.caption(name).removeprefix(f"{title}. "))
         for name in published.tables()
     ]  # fmt: skip

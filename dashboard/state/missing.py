@@ -7,8 +7,8 @@ import streamlit as st
 from streamlit.errors import StreamlitDuplicateElementKey
 
 from dashboard.show import layout, menu
-from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, remakes
+from dashboard.state.estimates import estimated
 from dashboard.state.remakes import Remake
 from engine.records.errors import InputError
 from engine.results.folders import MissingTable

@@ -7,7 +7,7 @@ from contextlib import closing
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import marked, outcome_words, stamps
+from dashboard.chat import marked, stamps
 from dashboard.chat.live import Event, Outcome, Side, keep
 from dashboard.chat.marked import Span
 from dashboard.chat.tries import TITLES
@@ -103,7 +103,7 @@ class Cards:
         cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
         _reply(self.texts[side], outcome.text, spans, cut)
         self._needle(outcome, scale)
-        self.facts[side].caption(outcome_words.facts(outcome, broken))
+        self.facts[side].caption(stamps.facts(outcome, broken))
 
     def _head(self, side: Side, stamp: str = "") -> None:
         look = stamps.LOOKS.get(stamp)

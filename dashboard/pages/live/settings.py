@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import formats, palette, series
 from dashboard.chat import edits, estimates, handed, live, opening
 from dashboard.chat.tries import Request
-from dashboard.pages.live import asking, offer, own_run
+from dashboard.pages.live import asking, own_run
 from dashboard.show import kept, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
@@ -262,5 +262,5 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
             "computed on the shipped calibration text.",
         )  # fmt: skip
         if not run and not scored:
-            offer.scores(model_id, selector)
+            own_run.scores(model_id, selector)
     return edits.Edit("language model", selector, order="" if walk else order.lower(), rate=rate, run=run)

@@ -11,8 +11,8 @@ from dashboard.charts import formats
 from dashboard.chat import edits, live
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from dashboard.show import layout, selection
-from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, shipped
+from dashboard.state.estimates import estimated
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.data.texts import available_corpora
