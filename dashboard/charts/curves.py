@@ -1,19 +1,25 @@
 """Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, figure_size, formats, lines, palette
+from dashboard.charts import axes, figure_size, formats, lines, palette, series
 from dashboard.charts.formats import LN10
+from engine.results.tables import spec
+from engine.stats.removal_order import ORDERS
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
+_MODEL = "under way"  # the model of a run that is not done
+_GROWING_PX, _GROWING_BOTTOM = 360, 96  # pixels, of its curves
+_MARGIN = 0.05  # of the axis of rates, at both ends
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
 DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
@@ -207,3 +213,29 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     return lines.finished(figure, "Gap: NLL(MoRF) − NLL(LeRF)", below, HEIGHT, BOTTOM, top=TOP).update_layout(
         title_y=_TITLE_Y
     )
+
+
+def growing(so_far: Any) -> dict[str, go.Figure]:
+    """Of a run that is under way: order -> its curves, of the selectors of which rows were removed; over the same rates.
+    so_far: as the progress of a run tells it (`engine.records.progress`), {"table", "columns", "rows"}; what is none is
+    no curve."""
+    try:
+        about = {one.name: one.dtype for one in spec("sweep").columns}
+        schema = {name: about[name] for name in so_far["columns"]}
+        frame = pl.DataFrame(so_far["rows"], schema=schema, orient="row")
+        lacking = {"model": pl.lit(_MODEL), "printed": pl.lit(None, pl.String), "plateau": pl.lit(value=False)}
+        frame = frame.with_columns(pl.col("nll").fill_null(math.nan), **lacking)
+        selectors = frame["selector"].unique(maintain_order=True).to_list()
+        points = series.points(frame, _MODEL, selectors, ORDERS, (0.0, 1.0))
+        points = points.filter((pl.col("rate") > 0).any().over("order", "selector"))
+        furthest = max(points["rate"], default=0.0)
+    except (LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
+        return {}
+    unmasked = series.unmasked_nll(frame, _MODEL)
+    drawn = {order: curves(points, order, baseline=unmasked) for order in ORDERS if order in points["order"]}
+    for figure in drawn.values():
+        figure.update_xaxes(range=[-_MARGIN * furthest, (1 + _MARGIN) * furthest])
+        figure.update_layout(
+            height=_GROWING_PX, margin_b=_GROWING_BOTTOM, legend={"yref": "container", "y": 0, "yanchor": "bottom"}
+        )
+    return drawn

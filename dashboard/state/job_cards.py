@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts import figure_size, formats, growing, series
+from dashboard.charts import curves, figure_size, formats, series
 from dashboard.charts.as_text import as_text
 from dashboard.show import layout, menu
 from dashboard.state import jobs
@@ -89,7 +89,7 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
 
 
 def _curves(job: jobs.Job, key: str) -> None:
-    figures = growing.growing((job.progress or {}).get("so_far"))
+    figures = curves.growing((job.progress or {}).get("so_far"))
     for (order, figure), place in zip(figures.items(), st.columns(len(figures)) if figures else (), strict=True):
         name = series.ORDER_TITLES[order]
         place.plotly_chart(

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.learn import ranking_steps, refusal_steps
+from dashboard.pages.learn import steps
 from dashboard.pages.learn.answers import Settled
 from dashboard.show import layout, selection, tools
 
@@ -37,12 +37,12 @@ LESSONS = tuple(Lesson(**one) for one in _WORDS["lesson"])
 
 
 FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
-    "row": ranking_steps.row,
-    "zero": ranking_steps.zero,
-    "orders": ranking_steps.orders,
-    "stability": ranking_steps.stability,
-    "install": refusal_steps.install,
-    "control": refusal_steps.control,
+    "row": steps.row,
+    "zero": steps.zero,
+    "orders": steps.orders,
+    "stability": steps.stability,
+    "install": steps.install,
+    "control": steps.control,
 }
 
 
