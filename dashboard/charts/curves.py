@@ -216,7 +216,7 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
 
 
 def growing(so_far: Any) -> dict[str, go.Figure]:
-    """Of a run that is under way: order -> its curves, of the selectors of which rows were removed; over the same rates.
+    """Of a run under way: order -> its curves, of the selectors of which rows were removed; all over the same rates.
     so_far: as the progress of a run tells it (`engine.records.progress`), {"table", "columns", "rows"}; what is none is
     no curve."""
     try:

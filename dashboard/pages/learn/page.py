@@ -1,16 +1,13 @@
 """Learn: a guided path in six steps. Each asks for a guess first, then shows the live figure that settles it."""
 
 import re
-import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
 from dashboard.pages.learn import steps
-from dashboard.pages.learn.answers import Settled
+from dashboard.pages.learn.answers import LESSONS, Lesson, Settled
 from dashboard.show import layout, selection, tools
 
 LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
@@ -19,21 +16,6 @@ _KEPT = "learn-answers"
 _PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was asked for without a guess
 _MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """One step. answers: id -> text. id: part of links, never renamed."""
-
-    id: str
-    title: str
-    text: str
-    question: str
-    answers: dict[str, str]
-
-
-_WORDS = tomllib.loads(Path(__file__).with_name("lessons.toml").read_text("utf-8"))
-LESSONS = tuple(Lesson(**one) for one in _WORDS["lesson"])
 
 
 FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
