@@ -74,7 +74,6 @@ def main(
     from streamlit.runtime.pages_manager import PagesManager
 
     from dashboard.chat import opening
-    from dashboard.headers import LocalOnlyHeaders
     from dashboard.show import former
     from dashboard.state import jobs
     from dashboard.uploads import freeing_uploads
@@ -111,7 +110,7 @@ def main(
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
     framed_by = "https://huggingface.co" if public and public.lower().endswith(".hf.space") else "'none'"
-    middleware = [Middleware(LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
+    middleware = [Middleware(gate.LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
     app = st.App(
         Path(__file__).with_name("app.py"),
         lifespan=while_serving,

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
 from dashboard.state import shipped
 from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.masks import Mask
@@ -249,14 +251,10 @@ def preload(*, warm: bool) -> None:
         return
     wanted.wait(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
     try:
-        import numpy as np
-
         with POOL.use(model) as entry:
             if warm:
                 none = np.zeros(0, dtype=np.int64)
                 list(replies(entry.loaded, {"before": none, "after": none}, "Hello", 2))
-        import engine.edits.contrasts  # noqa: F401
-
         gc.collect()
         gc.freeze()  # torch's many objects are here to stay: no collection has to look at them again
     except InputError:

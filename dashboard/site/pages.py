@@ -141,19 +141,16 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
     for (selector, domain), drawn in asked.group_by("selector", "domain", maintain_order=True):
         if drawn.height > 1 and selector != "random":
             title = f"{palette.capital(str(domain))}, {palette.title(str(selector))}"
-            own = cells.filter(domain=domain, selector=selector)
-            grids[title] = _grid(page, own, drawn, searched=sweep is not None)
+            kept = cells.filter(domain=domain, selector=selector)
+            before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+            first = refusal_values.first_choice(drawn)
+            figure = refusal_trade_off.trade_off(drawn, before, first, BENIGN_LIMIT, "")
+            grids[title] = page.figure(figure, refusal_findings.grid(drawn, kept, searched=sweep is not None))
     if grids:
         yield Block("choice", grids, "Strength against cost", "All edits of one selector and domain")
     if points is not None:
         shown = refusal_values.point_table(points, run.table("specificity")).shown
         yield table(shown, "Operating points", "Each rate with Wilson's 95% interval.")
-
-
-def _grid(page: Page, kept: pl.DataFrame, drawn: pl.DataFrame, *, searched: bool) -> Block:
-    before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
-    figure = refusal_trade_off.trade_off(drawn, before, refusal_values.first_choice(drawn), BENIGN_LIMIT, "")
-    return page.figure(figure, refusal_findings.grid(drawn, kept, searched=searched))
 
 
 def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:

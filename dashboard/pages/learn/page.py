@@ -18,14 +18,10 @@ _MOVED = "learn-moved"  # session state: a step was just left by a button at the
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
 
 
-FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
-    "row": steps.row,
-    "zero": steps.zero,
-    "orders": steps.orders,
-    "stability": steps.stability,
-    "install": steps.install,
-    "control": steps.control,
-}
+FIGURES: dict[str, Callable[[], steps.Step]] = {
+    "row": steps.row, "zero": steps.zero, "orders": steps.orders, "stability": steps.stability,
+    "install": steps.install, "control": steps.control,
+}  # fmt: skip
 
 
 def render() -> None:

@@ -78,10 +78,9 @@ def render() -> None:
 
 def _ticked(found: Scored) -> Mask:
     """The ticked rows; none where the box of row ids says what is wrong with it."""
-    try:
+    with suppress(InputError):
         return row_sets.parse(rows_cell.ticked_text(), found.n_rows)
-    except InputError:
-        return row_sets.parse("", found.n_rows)
+    return row_sets.parse("", found.n_rows)
 
 
 def _mask_line(found: Scored, mask: Kept) -> None:
