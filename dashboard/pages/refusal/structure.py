@@ -59,20 +59,21 @@ def _parts(source: Source) -> None:
     with st.container(horizontal=True, gap="medium"):
         domain = selection.choose_domain(table, "structure_domain", "Structure of domain")
         table = _ranking(table.filter(domain=domain))
-    for column, part, heading, below, name in zip(
-        st.columns(2), ("third", "projection"), ("Depth of the top 1% of rows", "Projections of the top 1% of rows"),
-        (f"{domain}: early, middle and late third of the blocks", f"{domain}: beside the share of all rows"),
-        ("layer-thirds", "projections"), strict=True,
-    ):  # fmt: skip
-        rows = table.filter(part=part)
-        with column:
-            if rows.height:
-                figure, told = refusal_structure.shares(rows, heading, below), findings.gathered(rows, heading)
-                tools.show(figure, name, finding=told)
-            elif part == "projection":
-                st.caption(
-                    "Shares by projection were not printed." if source.published else "There are no shares here."
-                )
+    left, right = st.columns(2)
+    with left:
+        depth = table.filter(part="third")
+        if depth.height:
+            heading, below = "Depth of the top 1% of rows", f"{domain}: early, middle and late third of the blocks"
+            figure, told = refusal_structure.shares(depth, heading, below), findings.gathered(depth, heading)
+            tools.show(figure, "layer-thirds", finding=told)
+    with right:
+        projections = table.filter(part="projection")
+        if projections.is_empty():
+            st.caption("Shares by projection were not printed." if source.published else "There are no shares here.")
+            return
+        heading, below = "Projections of the top 1% of rows", f"{domain}: beside the share of all rows"
+        figure, told = refusal_structure.shares(projections, heading, below), findings.gathered(projections, heading)
+        tools.show(figure, "projections", finding=told)
 
 
 def _overlaps(source: Source, comparison: str) -> pl.DataFrame:
