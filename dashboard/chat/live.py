@@ -216,9 +216,7 @@ def keep(event: Event, texts: MutableMapping[Side, str], outcomes: MutableMappin
 class _Threads:
     """How many sessions compute on one thread now, and what the setting was before the first of them."""
 
-    lock = threading.Lock()
-    users = 0
-    before = 1
+    lock, users, before = threading.Lock(), 0, 1
 
 
 @contextmanager

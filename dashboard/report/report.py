@@ -190,8 +190,8 @@ def _replication(runs: list[Run]) -> Markup:
     for selector in palette.in_order(list({name for one in added for name in one})):
         look = palette.style(selector)
         line, marker = {"color": look.colour, "dash": look.dash}, {"symbol": look.symbol, "size": 9}
-        x, y = names, [one.get(selector) for one in added]
-        drawn.add_scatter(x=x, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
+        y = [one.get(selector) for one in added]
+        drawn.add_scatter(x=names, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
     drawn.update_yaxes(title=f"NLL at {RATE:.0%} LeRF, above the unmasked model (nats)")
     return _figure(drawn)
 

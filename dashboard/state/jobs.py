@@ -158,10 +158,9 @@ class Job:
     @property
     def message(self) -> str:
         """The last line that the command wrote for people: why it failed."""
-        try:
-            lines = (self.files / "stderr").read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return ""
+        lines = [""]
+        with suppress(OSError):
+            lines += (self.files / "stderr").read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     @property

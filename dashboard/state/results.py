@@ -120,8 +120,7 @@ class Curves:
 def store_results_dir() -> Path:
     """The folder "My results" opens with: the one the app was started on, else where commands leave
     their tables when no `--out` is given. Not created by reading."""
-    given = os.environ.get(STORE_VARIABLE)
-    return Path(given) if given else default_store_dir() / "results"
+    return Path(os.environ.get(STORE_VARIABLE) or default_store_dir() / "results")
 
 
 def results_dir() -> Path:
@@ -280,8 +279,6 @@ def _curves(table: Table, *, published: bool) -> Curves:
 def height(path: Path, _file_stamp: object) -> int | None:
     """Lines of a table, None for another file or one that cannot be read (the tables say so themselves)."""
     try:
-        if path.suffix != ".parquet":
-            return None
-        return bounds.check_parquet(path)
+        return bounds.check_parquet(path) if path.suffix == ".parquet" else None
     except (bounds.BadFile, OSError):
         return None

@@ -39,9 +39,9 @@ def prompt(
             st.caption(takes, width=300)
     with chips:
         for number, example in enumerate(offered):
+            label = layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…"))
             st.button(
-                layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…")), key=f"example-{number}",
-                help=layout.plain(example.prompt), disabled=not possible,
+                label, key=f"example-{number}", help=layout.plain(example.prompt), disabled=not possible,
                 on_click=st.session_state.update, args=({"prompt": example.prompt, _PRESSED: True},),
             )  # fmt: skip
     pressed = bool(st.session_state.pop(_PRESSED, False)) or pressed

@@ -83,11 +83,10 @@ def _how_to() -> None:
 def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.DataFrame | None:
     if not found.judges:
         return None
-    halves = found.halves
     half = judged.BOTH
-    if len(halves) > 1:
+    if len(found.halves) > 1:
         half = selection.choose(
-            "Prompts", halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
+            "Prompts", found.halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
             help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.", place=bar,
         )  # fmt: skip
     frame = judged.measures(found, half)
@@ -97,10 +96,8 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
     heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
-        told = findings.rates(drawn)
-        tools.show(figure, "judge-rates", key="judge-rates", finding=told, hero=True)
-    left_out = len(every) - len(shown)
-    labelled = found.quality is not None
+        tools.show(figure, "judge-rates", key="judge-rates", finding=findings.rates(drawn), hero=True)
+    left_out, labelled = len(every) - len(shown), found.quality is not None
     layout.footnote(
         "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
         "refusal."

@@ -46,8 +46,7 @@ def listed(top: Path) -> list[Run]:
 
 def run(folder: Path, top: Path) -> Run:
     """One run; what is wrong with it is its `problem`, never an error."""
-    name = results.shown(folder.relative_to(top) if folder != top else folder.name)
-    size = 0
+    name, size = results.shown(folder.relative_to(top) if folder != top else folder.name), 0
     try:
         size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         if results.shown(folder) != str(folder):
@@ -55,9 +54,8 @@ def run(folder: Path, top: Path) -> Run:
         manifest = read_manifest(folder)
         entries = _entries(manifest)
         of = manifest.get("model") or {"id": "unknown"}
-        dates = [str(entry.get("date", ""))[:10] for entry in entries.values()]
         problem = "; ".join(filter(None, (_wrong(folder / file, entry) for file, entry in entries.items())))
-        dated = max(dates, default="")
+        dated = max((str(entry.get("date", ""))[:10] for entry in entries.values()), default="")
         return Run(name, folder, model_name(of), tuple(sorted(entries)), dated, size, problem, str(of.get("id", "")))
     except (InputError, OSError) as error:
         return Run(name, folder, "unknown", (), "", size, results.shown(str(error)))
