@@ -76,8 +76,7 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
 def table(found: pl.DataFrame) -> pl.DataFrame:
     return found.select(
         *(formats.texts(found[name], palette.title).alias(name) for name in ("selector_a", "selector_b")),
-        pl.col("difference", "stderr", "low", "high").round(4),
-        pl.col("p_holm").round(4),
+        pl.col(*_NUMBERS).round(4),
     )
 
 

@@ -13,6 +13,11 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
 
 
+def shown(text: object) -> str:
+    """A text or path as it can be shown: what is no Unicode of it becomes question marks."""
+    return str(text).encode("utf-8", "replace").decode()
+
+
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> pl.Series:
     """A column of texts, one of each value that is not null.
     Made by a loop of Python's. Inside an expression a thread of polars would wait for the interpreter, whose holder may

@@ -30,9 +30,8 @@ class Panel:
 
 def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
     """One panel per model under one order ("": each panel's own); the legend stands once.
-    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
-    not finite, are left out of the drawing and stay in the tables.
-    relative: as in `perplexity.curves`; a panel whose unmasked model is not known has no curves then."""
+    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are not
+    finite, are not drawn. relative: as in `curves.curves`; a panel whose unmasked model is not known is empty then."""
     rows = math.ceil(len(panels) / columns)
     names = [wrap(panel.name, max(_LEAST_LETTERS, _LETTERS // columns)) or [""] for panel in panels]
     more = _LINE_PX * (max(map(len, names)) - 1)  # for names in several lines

@@ -58,8 +58,7 @@ def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
 
 
 def _ranked(lines: pl.DataFrame) -> list[dict[str, Any]]:
-    rows = lines.filter(pl.col("restored").is_not_null()).sort("restored", descending=True, maintain_order=True)
-    return list(rows.iter_rows(named=True))
+    return lines.drop_nulls("restored").sort("restored", descending=True, maintain_order=True).to_dicts()
 
 
 def _hover(row: dict[str, Any]) -> str:

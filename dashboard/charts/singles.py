@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 
 def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
     """One row per selector with a rank correlation: selector, single, low, high, lerf_nll, seeds; means over seeds.
-    table: `singles_selectors` of one kind of unit; ruler: of the values of `RULERS`. low, high: null where a seed has
-    no interval; lerf_nll: null where a seed's mask was not measured."""
+    table: `singles_selectors` of one kind of unit; ruler: of the values of `RULERS`. low, high, lerf_nll: null where
+    one seed's is."""
     names = {"single": f"{ruler}_spearman", "low": f"{ruler}_low", "high": f"{ruler}_high", "lerf_nll": "lerf_nll"}
     means = [pl.when(pl.col(column).null_count() == 0).then(pl.col(column).mean()) for column in names.values()]
     found = table.group_by("selector", maintain_order=True).agg(

@@ -29,9 +29,7 @@ class Sortable:
 
 def sortable(texts: pl.DataFrame, numbers: pl.DataFrame) -> Sortable:
     """`texts` with some of its columns backed by the numbers of the same name. Both have the same rows."""
-    return Sortable(
-        texts.with_columns(numbers.get_column(name) for name in numbers.columns), texts.select(numbers.columns)
-    )
+    return Sortable(texts.with_columns(numbers.get_columns()), texts.select(numbers.columns))
 
 
 def of_rows(rows: Iterable[Row], columns: Mapping[str, Cell | tuple[Cell, Cell]]) -> Sortable:

@@ -7,6 +7,8 @@ from itertools import pairwise
 from re import finditer
 from typing import NamedTuple
 
+from dashboard.charts import formats
+
 # Surprise is shaded from none at 0 nats to full at this many; a token of 1 in 400 has 6.
 FULL_NATS = 6.0
 SURPRISE, REFUSING, ANSWERING = "221, 122, 2", "198, 22, 32", "8, 169, 91"  # red, green, blue of the shades
@@ -73,7 +75,7 @@ def _words(text: str) -> list[tuple[str, int, int]]:
 def as_html(text: str, spans: Sequence[Span] = ()) -> str:
     """The text, every letter of it escaped, with the declarations of the spans that cover it; they may overlap.
     Nothing of the text becomes a tag, an attribute or an entity."""
-    text = text.encode("utf-8", "replace").decode()
+    text = formats.shown(text)
     cuts = {0, len(text)}
     for span in spans:
         cuts |= {min(max(place, 0), len(text)) for place in span[:2]}

@@ -120,7 +120,7 @@ def _first_break(steps: Mapping[str, Step], order: str, reference: stamps.Refere
     shown = {rate: steps[name_of(order, rate)] for rate in WALKED if not steps[name_of(order, rate)].withheld}
     if not shown:
         return "no reply is shown"
-    broken = next((rate for rate, step in shown.items() if step.stamp(reference) == stamps.BROKEN), None)
-    if broken is not None:
-        return f"the reply breaks first at {broken:.0%}"
+    for rate, step in shown.items():
+        if step.stamp(reference) == stamps.BROKEN:
+            return f"the reply breaks first at {rate:.0%}"
     return f"no reply is broken, up to {max(shown):.0%}"

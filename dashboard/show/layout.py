@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import FragmentHandledException
 
+from dashboard.charts import formats
 from engine.records.errors import InputError
 
 NOT_DRAWN = "This page could not be drawn"
@@ -71,19 +72,15 @@ def section(title: str, anchor: str | Literal[False] = False) -> None:
 def plain(text: str) -> str:
     """Text that markdown shows as it is: file names, errors and models' names may hold anything, also what is no
     Unicode, which becomes question marks."""
-    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, _unicode(text)))
+    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, formats.shown(text)))
 
 
 def worded(text: str) -> str:
     """As `plain`, but what stands between two backticks, such as a command to type, is shown as code."""
-    parts = _CODE.split(_unicode(text))
+    parts = _CODE.split(formats.shown(text))
     if any(_EMOJI.search(part) for part in parts[1::2]):
         return plain("".join(parts))
     return "".join(f"`{part}`" if place % 2 else plain(part) for place, part in enumerate(parts))
-
-
-def _unicode(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def verdict(refusal: bool, judged: bool = True) -> str:

@@ -61,9 +61,8 @@ def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
         folder = known.get(name) or find(name)
         models = results.read_run(folder).models
         if not models:
-            raise InputError(
-                f"{folder} holds no sweep, which a site begins with; run `selector-audit analyze MODEL all`"
-            )
+            needs = "which a site begins with; run `selector-audit analyze MODEL all`"
+            raise InputError(f"{folder} holds no sweep, {needs}")
         found.append(Run(folder, shipped.TITLES.get(name, formats.model_title(models[0])), models[0]))
     return found
 

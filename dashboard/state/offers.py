@@ -57,10 +57,9 @@ def _other_runs(shown: Path | None) -> dict[str, Offer]:
 def everything() -> dict[str, Offer]:
     """Every model that the app can find by itself, whatever page is open: shipped, the paper's, the store's runs."""
     kind, folder = next(iter(shipped.folders().items()))
-    try:
+    curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
+    with suppress(InputError):
         curves = results.read_run(folder)
-    except InputError:
-        curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
     return offers(kind, curves, folder)
 
 

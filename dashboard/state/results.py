@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import polars as pl
 
 import precomputed
-from dashboard.charts import palette
+from dashboard.charts import formats, palette
 from dashboard.state import access, provenance
 from engine.records import bounds
 from engine.records.errors import InputError
@@ -51,6 +51,7 @@ Given = ParamSpec("Given")
 Read = TypeVar("Read")
 describe_run = provenance.describe_run
 remake = folders.remake
+shown = formats.shown
 
 
 def stamp(path: Path) -> tuple[int, ...] | None:
@@ -180,11 +181,6 @@ def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -
         raise InputError(f"there is no folder {folder}; {made} or give the folder of an earlier run")
     found = [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
     return [path for path in found if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
-
-
-def shown(path: Path | str) -> str:
-    """A path as text that can be shown: what is no Unicode of its name becomes question marks."""
-    return str(path).encode("utf-8", "replace").decode()
 
 
 def _leads_back(found: Path, folder: Path) -> bool:

@@ -148,8 +148,7 @@ def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
 
 def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     """Models of the readable tables; the first problem where none is readable."""
-    found: list[str] = []
-    problems: list[InputError] = []
+    found, problems = list[str](), list[InputError]()
     for stem in stems:
         try:
             found += _read(folder, stem).frame["model"].unique(maintain_order=True).to_list()

@@ -55,12 +55,8 @@ def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
     domain = selection.choose_domain(edited, "run_domain", place=columns[0])
     of_domain = edited.filter(domain=domain)
     selector = selection.choose_selector(of_domain, "run_selector", place=columns[1])
-    cells = {
-        cell_name(row["lambda"], row["k"]): row
-        for row in of_domain.filter(selector=selector)
-        .sort("feasible", "malign", descending=True, maintain_order=True)
-        .iter_rows(named=True)
-    }
+    best = of_domain.filter(selector=selector).sort("feasible", "malign", descending=True, maintain_order=True)
+    cells = {cell_name(row["lambda"], row["k"]): row for row in best.iter_rows(named=True)}
     first = _point(folder, selector, domain)
     default = first if first in cells else next(iter(cells))
     chosen = selection.choose("Measured cell", list(cells), "run_cell", default=default, place=columns[2])

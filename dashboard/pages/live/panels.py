@@ -32,11 +32,8 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
         if not last.problem:
             _told(last, cards.sides)
         if last.outcomes:
-            columns = [
-                share.Column(TITLES[side], *stamps.chip(last.stamp(last.outcomes[side])), last.outcomes[side].text)
-                for side in cards.sides
-                if side in last.outcomes
-            ]
+            known = [last.outcomes[side] for side in cards.sides if side in last.outcomes]
+            columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
             edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
             share.offer(last.request.prompt, columns, edit)
             layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))

@@ -65,10 +65,8 @@ def _composed(source: Source) -> Drawn:
             figure, told = refusal_rates.composed(part, kind), findings.composed(part, kind)
             tools.show(figure, f"composed-{kind}", finding=told, hero=True)
     edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
-    costs = [
-        f"{refusal_rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
-        for row in edits.iter_rows(named=True)
-    ]
+    named = edits.select("mask_domain", "nll").rows()
+    costs = [f"{refusal_rates.mask_title(name)} {formats.perplexity(nll)}" for name, nll in named]
     st.text("Perplexity: " + ", ".join(costs) if costs else "No cell of this selector's grid was good enough.")
     return Drawn(part)
 

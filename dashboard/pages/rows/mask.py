@@ -70,7 +70,9 @@ def _try(found: Scored, masks: dict[str, Kept]) -> None:
     mask = masks[which]
     request = None
     if mask.rows.size:
-        label = f"Rows {_short(row_sets.write(mask.rows))}" if which == TICKED_ROWS else which
+        ids = row_sets.write(mask.rows)
+        ids = ids if len(ids) <= 80 else f"{ids[:80].rpartition(',')[0]}, …"
+        label = f"Rows {ids}" if which == TICKED_ROWS else which
         weights = found.model.get("weights_hash")
         request = trial.Request(found.load_from, label, lambda *_: mask.rows, prompt, length, weights)
         st.download_button(
@@ -78,7 +80,3 @@ def _try(found: Scored, masks: dict[str, Kept]) -> None:
             mime="application/octet-stream", key="mask-save", on_click="ignore",
         )  # fmt: skip
     trial.trial("rows-zero", "Zero them and measure", request)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80].rpartition(',')[0]}, …"

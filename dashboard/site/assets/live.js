@@ -36,7 +36,8 @@ async function rowsOf(edit) {
   }
   const all = numbers(scores, edit.selector);
   const [length] = scores[edit.selector].shape.slice(-1);
-  return byRate(all.subarray(0, length), edit.order, edit.rate); // of a seeded selector the first seed's
+  const first = all.subarray(0, length); // of a seeded selector the first seed's
+  return firstRows(first, removedCount(edit.rate, length), edit.order === "morf");
 }
 
 function numbers(files, name) {
