@@ -50,8 +50,7 @@ def scoring(progress: Progress) -> Progress:
 def replies(
     now: Try, entry: Entry, masks: Masks, sides: Sequence[Side], on_wait: OnWait = patient
 ) -> Generator[Event, None, None]:
-    request = now.request
-    removed = {"before": NO_ROWS, "after": masks[0], "control": masks[1]}
+    request, removed = now.request, {"before": NO_ROWS, "after": masks[0], "control": masks[1]}
     carried = {side: removed[side] for side in sides}
     return batch(entry, carried, request.prompt, request.reply_tokens, margins=request.margins, on_wait=on_wait)
 

@@ -18,7 +18,6 @@ from engine.run.refusal_plan import RefusalPlan
 if TYPE_CHECKING:
     from engine.studies.forecast import Forecast
 
-
 _SAID = "estimates"  # session state: what was asked about -> what was found
 KNOWN = "What the store knows already takes no time."
 

@@ -17,7 +17,6 @@ _PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was ask
 _MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
 
-
 FIGURES: dict[str, Callable[[], steps.Step]] = {
     "row": steps.row, "zero": steps.zero, "orders": steps.orders, "stability": steps.stability,
     "install": steps.install, "control": steps.control,

@@ -116,8 +116,7 @@ def _wait_for_the_opening(written: int) -> None:
     now = opening.shown()
     if not opening.expected() or (now is not None and len(now.outcomes) != written):
         st.rerun()
-    loading = live.loading()
-    st.caption(f"{loading or 'An example is being run'}; write a prompt meanwhile, or press another example.")
+    st.caption(f"{live.loading() or 'An example is being run'}; write a prompt meanwhile, or press another example.")
 
 
 def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Side, ...]:

@@ -71,8 +71,7 @@ def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
 
 
 def _told(last: Try, shown: tuple[Side, ...]) -> None:
-    rows = last.rows_removed
-    count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
+    count = "nothing removed yet" if last.rows_removed is None else f"{last.rows_removed:,} rows removed"
     state = "" if last.ended else " — stopped"
     control = f"Control: as many in every layer, seed {last.control_seed}." if "control" in shown else ""
     told = [f"{last.request.edit.describe()}: {count}{state}.", last.effect, control, f"Prompt: {last.request.prompt}"]

@@ -43,15 +43,13 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
 
 
 def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:
-    badges = []
-    if point is not None:
-        badges.append(":blue-badge[operating point]")
-    if cell["rescue"]:
-        badges.append(":orange-badge[rescue: chosen under a relaxed limit of harmless prompts]")
-    if not cell["feasible"]:
-        badges.append(":red-badge[not feasible]")
-    if badges:
-        st.markdown(" ".join(badges))
+    badges = {
+        ":blue-badge[operating point]": point is not None,
+        ":orange-badge[rescue: chosen under a relaxed limit of harmless prompts]": cell["rescue"],
+        ":red-badge[not feasible]": not cell["feasible"],
+    }
+    if any(badges.values()):
+        st.markdown(" ".join(badge for badge, applies in badges.items() if applies))
 
 
 def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFrame | None) -> None:
