@@ -90,7 +90,7 @@ def main(
         gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token, cookie=f"selector-audit-{chosen}"
     )
     watchdog = Watchdog()
-    tasks = [_preload] if preload_model else []
+    tasks: list[Callable[[], object]] = [_preload] if preload_model else []
     if preload_model:
         opening.expect()
     tasks += [lambda: webbrowser.open(urls[0])] if open_browser else []

@@ -232,7 +232,8 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
     except (LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
         return {}
     unmasked = series.unmasked_nll(frame, _MODEL)
-    drawn = {order: curves(points, order, baseline=unmasked) for order in ORDERS if order in points["order"]}
+    measured = [str(order) for order in ORDERS if order in points["order"]]
+    drawn = {order: curves(points, order, baseline=unmasked) for order in measured}
     for figure in drawn.values():
         figure.update_xaxes(range=[-_MARGIN * furthest, (1 + _MARGIN) * furthest])
         figure.update_layout(

@@ -29,15 +29,13 @@ _SHOWN = {
 _PARTS = ("part", "section")  # the settings that choose a part of a page
 
 
-def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool:
-    """Start or resume: what is wrong with the model or the request is said, and nothing is started. Was it?"""
+def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
+    """Start or resume: what is wrong with the model or the request is said, and nothing is started."""
     try:
         (what.request if isinstance(what, jobs.Job) else what).check()
         run(what)
     except InputError as error:
         st.toast(layout.worded(str(error)), duration="long")
-        return False
-    return True
 
 
 def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> None:
@@ -84,7 +82,7 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
         if job.state == "done":
             _to_the_page(job, here)
         if job.resumable:
-            st.button("Resume", key=f"resume-{key}{job.id}", on_click=begun, args=(registry.resume, job))
+            st.button("Resume", key=f"resume-{key}{job.id}", on_click=begin, args=(registry.resume, job))
         st.button("Dismiss", key=f"forget-{key}{job.id}", on_click=registry.forget, args=(job,))
 
 

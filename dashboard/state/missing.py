@@ -88,7 +88,8 @@ def _remake(folder: Path, stem: str, key: str) -> Remake | None:
 
 
 def _start(made: Remake) -> None:
-    if job_cards.begun(jobs.registry().start, made.request):
+    job_cards.begin(jobs.registry().start, made.request)
+    if jobs.registry().of(made.request):
         _ask(None)
 
 

@@ -106,7 +106,7 @@ def refusal_run(model_id: str) -> None:
         elif not access.limited():
             st.button(
                 "Start", key="live-start-run", icon=":material/play_circle:",
-                on_click=job_cards.begun, args=(jobs.registry().start, request),
+                on_click=job_cards.begin, args=(jobs.registry().start, request),
             )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ def _ready(file: Path, judges: list[str]) -> None:
     request = jobs.judging(file, ",".join(judges), _free(file))
     st.code(request.command, language=None, wrap_lines=True)
     st.caption(f"{replies:,} {'reply' if replies == 1 else 'replies'}. A judge that is a model has to be loaded first.")
-    st.button(START, key="judge-start", type="primary", on_click=job_cards.begun, args=(jobs.registry().start, request))
+    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
 
 
 @results.while_unchanged(4, lambda file: (file,))

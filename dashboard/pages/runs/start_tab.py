@@ -80,7 +80,7 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
                 find = partial(_estimate, request)
                 estimated("start-estimate", request.command, find, at_once=model in live.POOL and not own)
         start.button(
-            "Start", key="start", type="primary", on_click=job_cards.begun, args=(jobs.registry().start, request)
+            "Start", key="start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request)
         )
     under_way()
 
