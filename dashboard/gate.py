@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
-import streamlit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse
@@ -185,6 +184,8 @@ class LocalOnlyHeaders:
 
 def _preload_links() -> str:
     """A `Link` header value for our typeface and, where it is found, plotly's part of Streamlit's own files."""
+    import streamlit  # takes a second: what is wrong with an address is said before
+
     folder = Path(streamlit.__file__).parent / "static" / "static" / "js"
     charts = sorted(folder.glob("PlotlyChart.*.js"))
     early = [f"</static/js/{path.name}>; rel=modulepreload; crossorigin" for path in charts]
