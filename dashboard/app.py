@@ -1,7 +1,5 @@
 """Entry point of the browser app: page settings and navigation. `serve.py` starts it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit as st

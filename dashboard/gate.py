@@ -1,6 +1,5 @@
-"""Who is answered: requests by a name of this server, from its own pages, and off this machine with the token only."""
-
-from __future__ import annotations
+"""Who is answered: requests by a name of this server, from its own pages, and off this machine with the token only;
+and with which headers: the browser may talk to this server only, and fetches chart code and typeface early."""
 
 import hmac
 import ipaddress
@@ -8,12 +7,15 @@ import re
 import secrets
 import socket
 from collections.abc import Collection
+from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dashboard.charts import typeface
 
 TOKEN = "token"  # nosec B105 # its name in the address
 WILDCARDS = (
@@ -24,25 +26,26 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 _CLOSED = "/_stcore/metrics"  # Streamlit's statistics for operators, open to anyone by default
 _POLICY_VIOLATION = 1008  # close code of websockets
+# Streamlit needs inline styles and its one inline script, and hands the script of a component of ours over as a blob;
+# plotly writes images to data and blob addresses.
+POLICY = "; ".join((
+    "default-src 'self'", "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:",
+    "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:", "font-src 'self' data:",
+    "connect-src 'self' data: blob:", "worker-src 'self' blob:", "object-src 'none'", "base-uri 'self'",
+    "form-action 'self'", "frame-ancestors ",
+))  # fmt: skip
 
 
 def is_loopback(address: str) -> bool:
     """Does a server on `address` answer this machine only? A name other than `localhost` counts as one of a network."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return address == "localhost" or (_is_ip(address) and ipaddress.ip_address(address).is_loopback)
 
 
 def is_host(name: str) -> bool:
-    """Is this a host's name, without a port?"""
     return re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name, re.IGNORECASE) is not None and not _is_ip(name)
 
 
 def new_token() -> str:
-    """256 random bits for an address."""
     return secrets.token_urlsafe(32)
 
 
@@ -150,3 +153,41 @@ def _is_ip(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class LocalOnlyHeaders:
+    """ASGI middleware. A page cannot make the browser call another server, whatever text it shows.
+    The pages also name plotly's code and our typeface in a `Link` header, so that the browser loads them while the
+    first script run is under way instead of after it. framed_by: whose pages may show the app inside them."""
+
+    def __init__(self, app: ASGIApp, *, framed_by: str = "'none'") -> None:
+        self.app, self.policy = app, POLICY + framed_by
+        self.preload = _preload_links()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = self.policy
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers.append("Link", self.preload)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+def _preload_links() -> str:
+    """A `Link` header value for our typeface and, where it is found, plotly's part of Streamlit's own files."""
+    import streamlit  # takes a second: what is wrong with an address is said before
+
+    folder = Path(streamlit.__file__).parent / "static" / "static" / "js"
+    charts = sorted(folder.glob("PlotlyChart.*.js"))
+    early = [f"</static/js/{path.name}>; rel=modulepreload; crossorigin" for path in charts]
+    kind = f"rel=preload; as=font; type={typeface.MEDIA_TYPE}; crossorigin"
+    return ", ".join([*early, *(f"<{typeface.path(weight)}>; {kind}" for weight in typeface.WEIGHTS)])

@@ -50,7 +50,6 @@ def main(
     preload_model: bool = True,
 ) -> None:
     """Serve the app until it is interrupted.
-
     store: folder whose results "My results" opens with; None = the default store.
     port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
     the token that is printed, and what `access` says is off unless allow_runs. public: host name by which everybody is
@@ -75,7 +74,6 @@ def main(
     from streamlit.runtime.pages_manager import PagesManager
 
     from dashboard.chat import opening
-    from dashboard.headers import LocalOnlyHeaders
     from dashboard.show import former
     from dashboard.state import jobs
     from dashboard.uploads import freeing_uploads
@@ -89,14 +87,13 @@ def main(
     urls = addresses(address, chosen, token)
     names = gate.names_of(address) | ({public.lower()} if public else set())
     guard = Middleware(
-        gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token,
-        cookie=f"selector-audit-{chosen}",
-    )  # fmt: skip
+        gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token, cookie=f"selector-audit-{chosen}"
+    )
     watchdog = Watchdog()
-    tasks = [_preload] if preload_model else []
+    tasks: list[Callable[[], object]] = [_preload] if preload_model else []
     if preload_model:
         opening.expect()
-    tasks += [lambda: _open_browser(urls[0])] if open_browser else []
+    tasks += [lambda: webbrowser.open(urls[0])] if open_browser else []
 
     @asynccontextmanager
     async def while_serving(_app: object) -> AsyncIterator[None]:
@@ -113,7 +110,7 @@ def main(
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
     framed_by = "https://huggingface.co" if public and public.lower().endswith(".hf.space") else "'none'"
-    middleware = [Middleware(LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
+    middleware = [Middleware(gate.LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
     app = st.App(
         Path(__file__).with_name("app.py"),
         lifespan=while_serving,
@@ -181,7 +178,6 @@ def server_options(port: int, address: str) -> dict[str, object]:
 
 
 def _typeface() -> list[Route]:
-    """The files of ours that pages ask for."""
     from starlette.responses import Response
     from starlette.routing import Route
 
@@ -202,7 +198,7 @@ def _stop_on_hangup() -> None:
 
 def _free_port(address: str) -> int:
     for port in range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED):
-        if _is_free(port, address):
+        if _cannot_listen(address, port) is None:
             return port
     raise InputError(f"no free port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS_TRIED - 1}; give one with --port")
 
@@ -210,13 +206,9 @@ def _free_port(address: str) -> int:
 def _checked_port(port: int, address: str) -> int:
     if not 1 <= port <= 65535:
         raise InputError(f"port must be in 1 to 65535, got {port}")
-    if not _is_free(port, address):
+    if _cannot_listen(address, port) is not None:
         raise InputError(f"cannot listen on {address} port {port}, it is in use or not allowed; give another --port")
     return port
-
-
-def _is_free(port: int, address: str) -> bool:
-    return _cannot_listen(address, port) is None
 
 
 def _check_address(address: str) -> None:
@@ -279,7 +271,3 @@ def _preload() -> None:
 
     live.preload(warm=opening.request() is None)
     opening.prepare()
-
-
-def _open_browser(url: str) -> None:
-    webbrowser.open(url)

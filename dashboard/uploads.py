@@ -1,8 +1,6 @@
 """What was uploaded in a session is freed when that is closed for good: two minutes after its last page, in which it
 may come back. Streamlit itself does it when the next session comes or goes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

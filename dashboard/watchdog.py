@@ -1,7 +1,5 @@
 """Is the app alive? Ends a server that hangs, with its stacks in the log; says so where a part of it does."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import os
@@ -37,11 +35,9 @@ class Watchdog:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """While the server runs: the process ends once its event loop has stood still for HANG_S.
-
         The clock is C's and needs no interpreter; each beat of the loop winds it up again, and a signal that ends the
         server does so for the last time. Ctrl-Z takes it off. A process that was frozen otherwise (SIGSTOP) ends when
-        it goes on.
-        """
+        it goes on."""
         beats = asyncio.create_task(self._beat())
         for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)
@@ -68,7 +64,6 @@ class Watchdog:
             await asyncio.sleep(BEAT_S)
 
     def _look(self) -> None:
-        """Which threads of pages have run since the last look."""
         now, before, self._ran = time.monotonic(), self._ran, {}
         for thread in threading.enumerate():
             if thread.name == _SCRIPT and thread.native_id is not None and thread.ident is not None:

@@ -1,7 +1,5 @@
 """Names in figures are text: of what plotly reads as markup, only what our own titles are made of is left."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +7,11 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, figure_size, formats, lines, palette
+from dashboard.charts import axes, figure_size, formats, lines, palette, series
 from dashboard.charts.formats import LN10
+from engine.results.tables import spec
 from engine.stats.limits import BASELINE
+from engine.stats.removal_order import ORDERS
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _NOTE = 0.06  # of what is drawn: the height of words on stage
@@ -19,6 +19,9 @@ _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in whi
 _TITLE_Y = 0.95
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
+_MODEL = "under way"  # the model of a run that is not done
+_GROWING_PX, _GROWING_BOTTOM = 360, 96  # pixels, of its curves
+_MARGIN = 0.05  # of the axis of rates, at both ends
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
 DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
@@ -32,7 +35,6 @@ def curves(
     saturated: float | None = None, seeds: Sequence[pl.DataFrame] = (),
 ) -> go.Figure:  # fmt: skip
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
-
     drawn: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
@@ -48,7 +50,7 @@ def curves(
     heights: list[float] = []
     ceilings: list[float] = []
     for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
-        if nll is not None and math.isfinite(nll):
+        if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
             (ceilings if beyond else heights).append((nll - base) / LN10)
     by_selector = (rows.filter(pl.col("selector") != BASELINE) if alone else rows).partition_by(
@@ -69,7 +71,7 @@ def curves(
     limit = None if saturated is None or shift is None else (saturated - shift) / LN10
     if limit is not None and max(ceilings, default=limit) > limit:
         heights.append(limit)
-    scale = _perplexity_scale(heights or ceilings, relative)
+    scale = perplexity_scale(heights or ceilings, relative)
     if limit is not None and heights and max(ceilings, default=limit) > limit:
         scale["range"] = [scale["range"][0], limit]
     # At once: plotly looks at the whole figure again for each part that is added to it.
@@ -103,7 +105,7 @@ def subtracted(baseline: float | None, relative: bool) -> float | None:
 
 def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     """A selector's perplexities as a trace. base: taken from every NLL."""
-    heights = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
+    heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
     return _line(
         selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)],
         error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
@@ -162,14 +164,8 @@ def _not_finite(figure: go.Figure, rows: pl.DataFrame, top: float) -> None:
         )  # fmt: skip
 
 
-def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
-    """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
-    scale = _perplexity_scale(heights, relative)
-    figure.update_yaxes(scale)
-    return float(scale["range"][1])
-
-
-def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
+def perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
+    """Title, range and 10^n ticks of the y axis."""
     scale = lines.perplexity_scale(heights)
     if relative:
         scale["ticktext"] = [f"×{text}" for text in scale["ticktext"]]
@@ -213,7 +209,11 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     figure = go.Figure()
     for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
         rows = gap_rows.filter(pl.col("selector") == selector)
-        figure.add_trace(_line(selector, rows, _finite(rows["log_gap"]), _gap_hover(rows)))
+        hover = [
+            f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
+            for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
+        ]
+        figure.add_trace(_line(selector, rows, [axes.finite(value) for value in rows["log_gap"]], hover))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
     drawn = gap_rows.filter(pl.col("log_gap").is_finite())
@@ -229,12 +229,28 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     )
 
 
-def _finite(values: pl.Series) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
-
-
-def _gap_hover(rows: pl.DataFrame) -> list[str]:
-    return [
-        f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
-        for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
-    ]
+def growing(so_far: Any) -> dict[str, go.Figure]:
+    """Of a run under way: order -> its curves, of the selectors of which rows were removed; all over the same rates.
+    so_far: as the progress of a run tells it (`engine.records.progress`), {"table", "columns", "rows"}; what is none is
+    no curve."""
+    try:
+        about = {one.name: one.dtype for one in spec("sweep").columns}
+        schema = {name: about[name] for name in so_far["columns"]}
+        frame = pl.DataFrame(so_far["rows"], schema=schema, orient="row")
+        lacking = {"model": pl.lit(_MODEL), "printed": pl.lit(None, pl.String), "plateau": pl.lit(value=False)}
+        frame = frame.with_columns(pl.col("nll").fill_null(math.nan), **lacking)
+        selectors = frame["selector"].unique(maintain_order=True).to_list()
+        points = series.points(frame, _MODEL, selectors, ORDERS, (0.0, 1.0))
+        points = points.filter((pl.col("rate") > 0).any().over("order", "selector"))
+        furthest = max(points["rate"], default=0.0)
+    except (LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
+        return {}
+    unmasked = series.unmasked_nll(frame, _MODEL)
+    measured = [str(order) for order in ORDERS if order in points["order"]]
+    drawn = {order: curves(points, order, baseline=unmasked) for order in measured}
+    for figure in drawn.values():
+        figure.update_xaxes(range=[-_MARGIN * furthest, (1 + _MARGIN) * furthest])
+        figure.update_layout(
+            height=_GROWING_PX, margin_b=_GROWING_BOTTOM, legend={"yref": "container", "y": 0, "yanchor": "bottom"}
+        )
+    return drawn

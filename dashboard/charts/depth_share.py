@@ -1,7 +1,5 @@
 """Every selector beside random rows of its own layers: the difference, and the share that depths explain."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """Which selectors can be told apart at one rate: differences of NLL between their LeRF masks, and log gaps."""
 
-from __future__ import annotations
-
 import html
 from typing import Any, cast
 
@@ -23,7 +21,6 @@ def over_seeds(
     differences: pl.DataFrame, kind: str, rate: float, draw_sweep: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The table `differences` at one rate, seeds averaged (`mean_of_lines`).
-
     kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
     Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
     two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the
@@ -77,11 +74,9 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
 
 
 def table(found: pl.DataFrame) -> pl.DataFrame:
-    """The same for people."""
     return found.select(
         *(formats.texts(found[name], palette.title).alias(name) for name in ("selector_a", "selector_b")),
-        pl.col("difference", "stderr", "low", "high").round(4),
-        pl.col("p_holm").round(4),
+        pl.col(*_NUMBERS).round(4),
     )
 
 

@@ -1,8 +1,6 @@
 """Marks with intervals in lines from above, the figure of many tables: one series or several, a line per selector, set
 of prompts or model."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What selectors make of rewritten weights that compute the same: one mark per rewrite, a line where nothing moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import plotly.graph_objects as go
@@ -13,15 +11,9 @@ _SYMBOLS = ("circle", "diamond", "square", "cross")
 
 
 def before_after(
-    wide: pl.DataFrame,
-    rewrites: Mapping[str, str],
-    *,
-    unmoved: float,
-    heading: str,
-    below: str,
-    title: str,
+    wide: pl.DataFrame, rewrites: Mapping[str, str], *, unmoved: float, heading: str, below: str, title: str,
     text: Callable[[float], str],
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """A line per selector. wide: `selector` and a column per rewrite.
     rewrites: column -> its name, at most four. unmoved: the value of a selector that stays the same, drawn as a line.
     Values that are null or not finite have no mark."""

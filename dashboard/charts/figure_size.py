@@ -1,7 +1,5 @@
 """Type sizes of all figures, in one place, and figures made larger for a stage."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -74,7 +72,6 @@ def _in_cell(note: dict[str, Any]) -> bool:
 def stretchable(figure: go.Figure, top: float, *, low: bool = False) -> go.Figure:
     """A figure without its title, which stands above it on the page, that may be drawn at any height: the legend stands
     at the lower edge and takes the room that it needs. In place.
-
     top: margin above the plot before the title was made longer. low: the window may leave little height, so that names
     beside rows take one line each."""
     layout = figure.layout

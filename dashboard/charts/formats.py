@@ -1,7 +1,5 @@
 """Numbers for people. What is exact stands in the hover and in the downloads."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -13,6 +11,11 @@ import polars as pl
 LN10 = math.log(10)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
+
+
+def shown(text: object) -> str:
+    """A text or path as it can be shown: what is no Unicode of it becomes question marks."""
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> pl.Series:
@@ -83,6 +86,13 @@ def model_title(model: str) -> str:
 def seconds(elapsed_s: float) -> str:
     """`0.42 s`, `12.3 s`."""
     return f"{elapsed_s:.2f} s" if elapsed_s < 10 else f"{elapsed_s:.1f} s"
+
+
+def duration(seconds: float) -> str:
+    """`80 s`, `12 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _three_digits(value: float) -> str:

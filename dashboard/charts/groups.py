@@ -1,7 +1,5 @@
 """Bars of one number per selector, and what calibration on other text costs."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,17 +16,9 @@ _PATTERNS = ("", "/", "x", ".")
 
 
 def selector_bars(
-    frame: pl.DataFrame,
-    columns: Sequence[tuple[str, str]],
-    *,
-    heading: str,
-    below: str = "",
-    title: str,
-    text: Callable[[float], str],
-    hover: Callable[[Row], str],
-    tickformat: str = "",
-    top: float | None = None,
-) -> go.Figure:
+    frame: pl.DataFrame, columns: Sequence[tuple[str, str]], *, heading: str, below: str = "", title: str,
+    text: Callable[[float], str], hover: Callable[[Row], str], tickformat: str = "", top: float | None = None,
+) -> go.Figure:  # fmt: skip
     """Horizontal bars, one group per selector. columns: (column, name); several are told apart by their pattern."""
     selectors = palette.in_order(frame["selector"].to_list())[::-1]  # plotly draws from below
     rows = {row["selector"]: row for row in frame.iter_rows(named=True)}
@@ -46,11 +36,8 @@ def selector_bars(
             },
         )  # fmt: skip
     present = [value for column, _ in columns for value in frame[column].drop_nulls()]
-    figure.update_xaxes(
-        title={"text": title, "standoff": 5},
-        tickformat=tickformat,
-        range=[min(0.0, *present, 0.0), (top if top is not None else max([*present, 1e-9])) * 1.2],
-    )
+    span = [min(0.0, *present, 0.0), (top if top is not None else max([*present, 1e-9])) * 1.2]
+    figure.update_xaxes(title={"text": title, "standoff": 5}, tickformat=tickformat, range=span)
     figure.update_layout(legend={"traceorder": "reversed"})
     bottom = 110 if len(columns) > 1 else 60
     return finished(figure, heading, below, 130 + bottom + 24 * len(selectors) * len(columns), bottom)
@@ -66,14 +53,13 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     figure = go.Figure()
     for place, (look, ends) in enumerate(zip(looks, zip(*heights, strict=True), strict=True)):
         axes.joined(figure, [end for end in ends if end is not None], place, color=look.colour)
-    for column, name, symbol, values in zip(
-        ("nll_a", "nll_b"), names, ("circle", "diamond-open"), heights, strict=True
-    ):
-        told = [
-            f"<b>{look.title}</b>, calibrated on {html.escape(name)}<br>perplexity {formats.perplexity(row[column])}"
-            for look, row in zip(looks, rows, strict=True)
-        ]
-        marks = [dots.Dot(place, value, told[place]) for place, value in enumerate(values)]
+    series = zip(("nll_a", "nll_b"), names, ("circle", "diamond-open"), heights, strict=True)
+    for column, name, symbol, values in series:
+        marks = []
+        for place, (look, row) in enumerate(zip(looks, rows, strict=True)):
+            told = f"<b>{look.title}</b>, calibrated on {html.escape(name)}"
+            told += f"<br>perplexity {formats.perplexity(row[column])}"
+            marks.append(dots.Dot(place, values[place], told))
         dots.add(figure, f"calibrated on {name}", marks, [look.colour for look in looks], symbol)
     scale = perplexity_scale([end for ends in heights for end in ends if end is not None])
     titles = [look.title for look in looks]

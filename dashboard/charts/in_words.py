@@ -1,7 +1,5 @@
 """A figure in words, for who cannot see it, read off the figure itself."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any

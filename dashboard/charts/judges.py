@@ -1,7 +1,5 @@
 """How judges compare with people and with each other: rates and kappa with their intervals. No streamlit here."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from typing import Any
@@ -57,10 +55,8 @@ def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure
     figure.update_xaxes(range=[-0.02, 1.02], tickformat=".0%", zeroline=False)
     figure.update_yaxes(**axes.places([_short(source) for source in sources]), showgrid=True)
     top = TOP + 24  # the first panel's own title
-    height = top + plot + _BOTTOM_PX
-    finished(figure, heading, "bars: 95% intervals", height, _BOTTOM_PX)
-    figure.update_layout(margin={"t": top}, legend={"y": -40 / plot})
-    return figure
+    finished(figure, heading, "bars: 95% intervals", top + plot + _BOTTOM_PX, _BOTTOM_PX)
+    return figure.update_layout(margin={"t": top}, legend={"y": -40 / plot})
 
 
 def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:

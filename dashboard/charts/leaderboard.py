@@ -1,7 +1,5 @@
 """The leaderboard: every selector on every model in one line of numbers, and as a table that sorts by them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -43,7 +41,6 @@ class Entry:
 
 def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
     """One line per selector and entry that was measured at `RATE`; columns of `SCHEMA`.
-
     budget: share of rows that can go before perplexity doubles, lowest scores first. log_gap = NLL(MoRF) - NLL(LeRF),
     harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds averaged in NLL; damage = harm / harm
     of the random LeRF masks. In gap and damage a loss counts up to where the model is destroyed
@@ -56,39 +53,28 @@ def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
 
 
 def _of(entry: Entry) -> pl.DataFrame:
-    frame = entry.curves
-    selectors = palette.in_order(frame.filter(model=entry.model)["selector"].to_list())
-    points = series.points(frame, entry.model, selectors, ["lerf", "morf"], (RATE, RATE))
-    dense = series.unmasked_nll(frame, entry.model)
-    lerf = {row["selector"]: row for row in points.filter(order="lerf").iter_rows(named=True)}
-    morf = {row["selector"]: row for row in points.filter(order="morf").iter_rows(named=True)}
-    ceiling = {(row["selector"], row["order"]) for row in points.filter("plateau").iter_rows(named=True)}
-    verdicts = _by_selector(entry.verdicts)
-    nested = _nested(entry.stability)
-    chance = _less(_value(lerf, BASELINE, "counted"), dense)
+    selectors = palette.in_order(entry.curves.filter(model=entry.model)["selector"])
+    points = series.points(entry.curves, entry.model, selectors, ["lerf", "morf"], (RATE, RATE))
+    at = {(row["selector"], row["order"]): row for row in points.iter_rows(named=True)}
+    verdicts = {} if entry.verdicts is None else {row["selector"]: row for row in entry.verdicts.iter_rows(named=True)}
+    dense, nested = series.unmasked_nll(entry.curves, entry.model), _nested(entry.stability)
+
+    def both(name: str, column: str) -> list[Any]:
+        return [at.get((name, order), {}).get(column) for order in ("lerf", "morf")]
+
+    chance = _less(both(BASELINE, "counted")[0], dense)
     lines = []
-    for name in selectors:
-        if name not in lerf and name not in morf:
-            continue
-        harm, said = _less(_value(lerf, name, "nll"), dense), verdicts.get(name, {})
-        counted = _less(_value(lerf, name, "counted"), dense)
-        damage = counted / chance if counted is not None and chance is not None and chance > 0 else None
-        gap = _less(_value(morf, name, "counted"), _value(lerf, name, "counted"))
-        if all(_value(one, name, "destroyed") for one in (lerf, morf)):
-            gap = None
-        lines.append(
-            (
-                formats.model_title(entry.model), entry.name, name, said.get("budget"),
-                gap, harm, damage,
-                said.get("validity"), said.get("stability"), said.get("draw_jaccard"), nested.get(name),
-                bool({(name, "lerf"), (name, "morf")} & ceiling), (name, "lerf") in ceiling,
-            )
-        )  # fmt: skip
+    for name in (one for one in selectors if {(one, "lerf"), (one, "morf")} & at.keys()):
+        counted, ceilings, said = both(name, "counted"), list(map(bool, both(name, "plateau"))), verdicts.get(name, {})
+        gap = None if all(both(name, "destroyed")) else _less(counted[1], counted[0])
+        loss = _less(counted[0], dense)
+        damage = loss / chance if loss is not None and chance is not None and chance > 0 else None
+        words = (said.get(column) for column in ("validity", "stability", "draw_jaccard"))
+        lines.append((
+            formats.model_title(entry.model), entry.name, name, said.get("budget"), gap,
+            _less(both(name, "nll")[0], dense), damage, *words, nested.get(name), any(ceilings), ceilings[0],
+        ))  # fmt: skip
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")
-
-
-def _by_selector(table: pl.DataFrame | None) -> dict[str, dict[str, object]]:
-    return {} if table is None else {row["selector"]: row for row in table.iter_rows(named=True)}
 
 
 def _nested(stability: pl.DataFrame | None) -> dict[str, float]:
@@ -97,10 +83,6 @@ def _nested(stability: pl.DataFrame | None) -> dict[str, float]:
         return {}
     lines = against_half(stability.filter(pl.col("spearman").is_not_null()))
     return {row["selector"]: row["spearman"] for row in lines.iter_rows(named=True)}
-
-
-def _value(points: dict[str, dict[str, Any]], name: str, column: str) -> Any:
-    return points.get(name, {}).get(column)
 
 
 def _less(value: float | None, other: float | None) -> float | None:

@@ -1,7 +1,5 @@
 """Figures of the Learn page."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from typing import Any
@@ -46,18 +44,14 @@ def weights(values: npt.NDArray[np.float32], row: int, zeroed: bool) -> go.Figur
     figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, values.shape[1] - 0.5])
     figure.update_xaxes(**axes.titled("input"), row=2, col=1)
     named = [row, *(one for one in (first, last - 1) if abs(one - row) > 1)]  # so that large type has room
-    figure.update_yaxes(
-        **axes.titled("row", showgrid=False, range=[last - 0.5, first - 0.5], tickvals=named), row=1, col=1
-    )
-    whole = [values.shape[0] - 0.5, -0.5]
+    near, whole = [last - 0.5, first - 0.5], [values.shape[0] - 0.5, -0.5]
+    figure.update_yaxes(**axes.titled("row", showgrid=False, range=near, tickvals=named), row=1, col=1)
     figure.update_yaxes(**axes.titled("row = output", showgrid=False, range=whole), row=2, col=1)
-    figure.update_layout(
-        coloraxis={"colorscale": matrix.DIVERGING, "cmin": -limit, "cmax": limit, "colorbar": {"title": "weight"}}
-    )
-    heading = (
-        f"Row {row} {'zeroed: every number in it is 0' if zeroed else 'among its neighbours'}, and the whole matrix"
-    )
-    return _titled(figure, heading, f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers", height=_WEIGHTS_PX)
+    colours = {"colorscale": matrix.DIVERGING, "cmin": -limit, "cmax": limit, "colorbar": {"title": "weight"}}
+    figure.update_layout(coloraxis=colours)
+    state = "zeroed: every number in it is 0" if zeroed else "among its neighbours"
+    below = f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers"
+    return _titled(figure, f"Row {row} {state}, and the whole matrix", below, height=_WEIGHTS_PX)
 
 
 def outputs(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> go.Figure:

@@ -1,13 +1,10 @@
 """Small multiples: the curves of several models in one grid, all on the same axes. No streamlit here."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -33,10 +30,8 @@ class Panel:
 
 def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
     """One panel per model under one order ("": each panel's own); the legend stands once.
-
-    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
-    not finite, are left out of the drawing and stay in the tables.
-    relative: as in `perplexity.curves`; a panel whose unmasked model is not known has no curves then."""
+    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are not
+    finite, are not drawn. relative: as in `curves.curves`; a panel whose unmasked model is not known is empty then."""
     rows = math.ceil(len(panels) / columns)
     names = [wrap(panel.name, max(_LEAST_LETTERS, _LETTERS // columns)) or [""] for panel in panels]
     more = _LINE_PX * (max(map(len, names)) - 1)  # for names in several lines
@@ -57,27 +52,20 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
         part = panel.points.filter(order=panel.order or order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
-            figure.add_trace(_once(curve_chart.curve(own, selector, shift), selector, named), **at)
+            trace = curve_chart.curve(own, selector, shift) | {"showlegend": selector not in named}
+            named.add(selector)  # in the legend only the first time; a click there hides it in every panel
+            figure.add_trace(trace, **at)
             below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
             heights += [(nll - shift) / LN10 for nll in below]
         if panel.baseline is not None:
-            height = (panel.baseline - shift) / LN10
-            heights.append(height)
-            line = palette.DOTTED
-            figure.add_hline(y=height, line=line, **at)
-    curve_chart.perplexity_axis(figure, heights, relative)
-    figure.update_yaxes(title=None)
-    figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
+            heights.append((panel.baseline - shift) / LN10)
+            figure.add_hline(y=heights[-1], line=palette.DOTTED, **at)
+    scale = curve_chart.perplexity_scale(heights, relative)
+    figure.update_yaxes(scale | {"title": None})
+    figure.update_yaxes(title=scale["title"], col=1)
     figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
     first, second = curve_chart.ORDER_HEADINGS.get(order, ("", ""))
     lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
     return figure.update_layout(title_yref="container", legend_y=-36 / plots)
-
-
-def _once(trace: dict[str, Any], key: str, named: set[str]) -> dict[str, Any]:
-    """In the legend only the first time; a click there hides it in every panel."""
-    first = key not in named
-    named.add(key)
-    return {**trace, "legendgroup": key, "showlegend": first}

@@ -1,7 +1,5 @@
 """The figure of the overview: perplexity at one rate over models. No streamlit here."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping
 from typing import Any

@@ -5,9 +5,8 @@ people who see fewer colours (checked by a test with the model of Machado et al.
 results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. Lines that are no
 selector are dotted, so no selector owns that dash."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -92,11 +91,10 @@ def capital(name: str) -> str:
 
 
 def title(selector: str) -> str:
-    """A selector's name for people."""
     return style(selector).title
 
 
-def in_order(selectors: list[str]) -> list[str]:
+def in_order(selectors: Iterable[str]) -> list[str]:
     """Selectors in the order used everywhere: the known ones as listed above, then the others by name."""
     known = list(STYLES)
     return sorted(set(selectors), key=lambda name: (known.index(name) if name in STYLES else len(known), name))

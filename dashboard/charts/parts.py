@@ -1,7 +1,5 @@
 """Which part of a mask does what the mask does: what goes when a part's rows are put back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go
@@ -60,8 +58,7 @@ def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
 
 
 def _ranked(lines: pl.DataFrame) -> list[dict[str, Any]]:
-    rows = lines.filter(pl.col("restored").is_not_null()).sort("restored", descending=True, maintain_order=True)
-    return list(rows.iter_rows(named=True))
+    return lines.drop_nulls("restored").sort("restored", descending=True, maintain_order=True).to_dicts()
 
 
 def _hover(row: dict[str, Any]) -> str:

@@ -1,7 +1,5 @@
 """Protocols: who is before whom in how many of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +43,6 @@ def order_matrix(claims: pl.DataFrame, heading: str) -> go.Figure:
 
 
 def heading(claims: pl.DataFrame) -> str:
-    """What the claims say together."""
     of, counts = claims.height, dict(claims["claim_verdict"].value_counts().iter_rows())
     every, overturned = counts.get("all", 0), counts.get("overturned", 0)
     return (

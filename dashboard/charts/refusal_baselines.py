@@ -1,7 +1,5 @@
 """Row masks beside system prompts and steering vectors: refusal of each way's strongest setting, and its damage."""
 
-from __future__ import annotations
-
 import html
 
 import plotly.graph_objects as go

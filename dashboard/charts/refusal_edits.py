@@ -1,7 +1,5 @@
 """Operating points: refused before and after every edit, and under random rows, a panel per domain."""
 
-from __future__ import annotations
-
 import html
 import math
 
@@ -21,7 +19,6 @@ TITLES = {"malign": "Risk prompts", "benign": "Harmless prompts"}
 
 
 def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
-    """The operating points whose edit was asked prompts of a kind."""
     column = f"edited_{kind}"
     return points.filter(pl.col("k").is_not_null() & pl.col(column).is_not_null()) if column in points else points[:0]
 
@@ -29,7 +26,6 @@ def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
 def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figure:
     """A panel per domain and a line per selector: share of prompts refused before, after with its interval, and under
     random rows of the same layers, the mean of their seeds.
-
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
     ring. The selector whose edits refuse most risk prompts, in the mean of the domains, stands first. customdata of
     what is there after an edit: [cell id, hover text]."""
@@ -65,10 +61,9 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
     figure.update_xaxes(**dots.SHARE | {"range": [-0.012, 0.412]} if few else dots.SHARE, tickvals=ticks)
     figure.update_xaxes(zeroline=False)
+    titled = axes.titled(f"{TITLES[kind].lower()} refused")
     for number in range(max(0, len(domains) - columns), len(domains)):
-        figure.update_xaxes(
-            **axes.titled(f"{TITLES[kind].lower()} refused"), row=number // columns + 1, col=number % columns + 1
-        )
+        figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
     top = lines.TOP + _TOP_PX
     below = (
         f"{_price(points, order[0]) if kind == 'malign' and order else ''}bars: 95% intervals; ringed: the edit below"
@@ -87,14 +82,11 @@ def _price(points: pl.DataFrame, selector: str) -> str:
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
     """What an edit is compared with, and the way from the one to the other."""
-    traces = []
-    ways: tuple[list[float | None], list[float | None]] = ([], [])
-    for place, row in marks:
-        if row.get(f"unedited_{kind}") is not None:
-            ways[0].extend((row[f"unedited_{kind}"], row[f"edited_{kind}"], None))
-            ways[1].extend((place, place, None))
+    ends = [(place, row[f"edited_{kind}"], row.get(f"unedited_{kind}")) for place, row in marks]
+    ways = [(x, y) for y, after, before in ends if before is not None for x in (before, after, None)]
     line = {"color": palette.REFERENCE, "width": 2, "dash": "dot"}
-    traces.append(go.Scatter(x=ways[0], y=ways[1], mode="lines", hoverinfo="skip", line=line))
+    x, y = [way[0] for way in ways], [way[1] for way in ways]
+    traces = [go.Scatter(x=x, y=y, mode="lines", hoverinfo="skip", line=line)]
     for column, symbol, colour, shift in (
         (f"control_{kind}", "x-thin", palette.REFERENCE, _BELOW),
         (f"unedited_{kind}", "circle-open", palette.BEFORE, 0.0),

@@ -1,7 +1,5 @@
 """Refusal rates with their intervals: before and after, real and random masks, masks of one and of two domains."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from itertools import cycle
@@ -36,9 +34,8 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
             marks.append(dots.Dot(place, rate[0], f"{label}<br>{name}: {percent(*rate)}{of}", *rate[1:]))
         dots.add(figure, name, marks, colour, symbol)
     labels = [name.replace(": ", ":<br>") for name in names]
-    return dots.finished(
-        figure, labels, "refused", "Before and after", "95% intervals", row_px=46, bottom=90, axis=dots.SHARE
-    )
+    heading, below = "Before and after", "95% intervals"
+    return dots.finished(figure, labels, "refused", heading, below, row_px=46, bottom=90, axis=dots.SHARE)
 
 
 def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
@@ -50,8 +47,7 @@ def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     the_edit = dots.Dot(0, real[0], f"the edit: {percent(*real)}", *real[1:])
     dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
     for kind, prefix in (("layer_matched", "control"), ("global_random", "global")):
-        marks = _control_marks(point, seeds, kind, prefix)
-        if marks:
+        if marks := _control_marks(point, seeds, kind, prefix):
             found = [dots.Dot(len(names), rate, text) for rate, text in marks]
             dots.add(figure, CONTROL_TITLES[kind].lower(), found, _CONTROL_COLOUR, _CONTROL_SYMBOL, legend=False)
             names.append(CONTROL_TITLES[kind].replace(", ", ",<br>"))
@@ -98,3 +94,39 @@ def composed(table: pl.DataFrame, kind: str) -> go.Figure:
 def mask_title(mask_domain: str) -> str:
     """`unedited`, `hate mask`, `hate + crime mask`."""
     return "unedited" if mask_domain == "none" else f"{html.escape(mask_domain).replace('+', ' + ')} mask"
+
+
+def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
+    """Malign refusal of the edit, of every draw, and where a further draw would lie.
+    line: a row of `specificity`. draws: its rows of `refusal_draws`."""
+    figure = go.Figure()
+    the_edit = dots.Dot(0, line["edited_malign"], f"the edit: {percent(line['edited_malign'])}")
+    dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
+    axes.joined(figure, (line["draws_low"], line["draws_high"]), 1, color=_CONTROL_COLOUR)
+    marks = []
+    for row in draws.iter_rows(named=True):
+        none = "" if row["k"] is not None else ", no point: unedited"
+        marks.append(dots.Dot(1, row["malign"], f"draw {row['seed']}: {percent(row['malign'])}{none}"))
+    dots.add(figure, "draws", marks, _CONTROL_COLOUR, "x", legend=False)
+    axes.level(figure, "unedited", x=line["unedited_malign"])
+    labels = ["The edit", "Random draws,<br>searched alike"]
+    heading = "The edit among random draws with their own grid"
+    below = "line: 95% prediction interval of a further draw"
+    return dots.finished(figure, labels, "risk prompts refused", heading, below, row_px=60, bottom=50, axis=dots.SHARE)
+
+
+def told(line: Row) -> str:
+    place = f"Rank {line['rank']} of {line['draws'] + 1}"
+    excess = percent(line["excess"], line["excess_low"], line["excess_high"])
+    if line["p_holm"] <= 0.05:
+        reading = "random rows of the same layers do not reach this by search alone."
+    elif line["p"] <= 0.05:
+        reading = "below .05 by itself, but not over all edits that were tested together."
+    else:
+        reading = "this does not tell the edit from random rows of the same layers."
+    least = line["tests"] / (line["draws"] + 1)
+    few = f" With {line['draws']} draws Holm's p cannot be below {min(1.0, least):.2f} here." if least > 0.05 else ""
+    return (
+        f"{place}, p = {line['p']:.3f}, {line['p_holm']:.3f} by Holm over {line['tests']} edits: {reading} Above a "
+        f"further draw by {excess} (95% prediction interval).{few}"
+    )

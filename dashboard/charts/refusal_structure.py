@@ -1,7 +1,5 @@
 """Where refusal contrasts lie: density, projections and depths, overlap of domains and methods, methods over models."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 
@@ -9,7 +7,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.matrix import Cell
 from dashboard.charts.refusal_values import percent
 
 _BOTTOM, _STEP_PX = 96, 30
@@ -46,13 +43,10 @@ def _dots(
     selectors = palette.in_order(table["selector"].unique().to_list())
     for selector, shift in zip(selectors, dots.shifts(len(selectors), 0.6 / len(selectors)), strict=True):
         look = palette.style(selector)
-        marks = [
-            dots.Dot(
-                places.index(row["place"]) + shift, row["value"],
-                f"<b>{look.title}</b>, {row['place']}: {percent(row['value'])}",
-            )
-            for row in table.filter(selector=selector).iter_rows(named=True)
-        ]  # fmt: skip
+        marks = []
+        for row in table.filter(selector=selector).iter_rows(named=True):
+            told = f"<b>{look.title}</b>, {row['place']}: {percent(row['value'])}"
+            marks.append(dots.Dot(places.index(row["place"]) + shift, row["value"], told))
         dots.add(figure, look.title, marks, look.colour, look.symbol, size=9)
     axis = {"tickformat": tickformat, "range": _from_zero(table, ["value", *([base] if base else [])])}
     return dots.finished(figure, places, title, heading, below, row_px=_STEP_PX, bottom=_BOTTOM, axis=axis)
@@ -66,24 +60,17 @@ def _from_zero(table: pl.DataFrame, columns: Sequence[str]) -> list[float]:
 
 def clusters(table: pl.DataFrame, domains: Sequence[str], heading: str) -> go.Figure:
     """Jaccard of the top rows of every pair of domains. table: one selector of `refusal_jaccard`."""
-    found = {}
-    for row in table.iter_rows(named=True):
-        found[row["domain_a"], row["domain_b"]] = found[row["domain_b"], row["domain_a"]] = row
-    values: list[list[Cell]] = [[found[a, b]["jaccard"] if (a, b) in found else None for b in domains] for a in domains]
-    hover = [
-        [
-            f"<b>{a} and {b}</b><br>Jaccard {found[a, b]['jaccard']:.4f}<br>random rows: "
-            f"{found[a, b]['expected_random']:.4f}"
-            if (a, b) in found
-            else ""
-            for b in domains
-        ]
-        for a in domains
-    ]
+    values: dict[tuple[str, str], float] = {}
+    hover: dict[tuple[str, str], str] = {}
+    for a, b, jaccard, chance in table.select("domain_a", "domain_b", "jaccard", "expected_random").rows():
+        for one, other in ((a, b), (b, a)):
+            values[one, other] = jaccard
+            hover[one, other] = f"<b>{one} and {other}</b><br>Jaccard {jaccard:.4f}<br>random rows: {chance:.4f}"
     chance = table["expected_random"].mean()
     below = f"random rows would share {chance:.3f}" if isinstance(chance, float) else ""
     return matrix.matrix(
-        values, domains, domains, heading=heading, below=below, text=matrix.number, hover=hover, span=(0.0, 1.0),
+        [[values.get((a, b)) for b in domains] for a in domains], domains, domains, heading=heading, below=below,
+        text=matrix.number, hover=[[hover.get((a, b), "") for b in domains] for a in domains], span=(0.0, 1.0),
     )  # fmt: skip
 
 
@@ -127,12 +114,7 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
         named = ["rescue" if row["rescue"] else "" for row in rows]
         figure.data[-1].update(mode="markers+text", text=named, textposition="top center")
     heading, below = f"Which method installs more refusal? {palette.capital(domain)}", "each at its own operating point"
+    short = [html.escape(model.rstrip("/").rsplit("/", 1)[-1].replace("-Instruct", "")) for model in models]
     return dots.finished(
-        figure, [_short(model) for model in models], "risk prompts refused after the edit", heading, below, row_px=40,
-        bottom=_BOTTOM, axis=dots.SHARE,
-    )  # fmt: skip
-
-
-def _short(model: str) -> str:
-    """The last part of a model's name without "Instruct", safe in a figure."""
-    return html.escape(model.rstrip("/").rsplit("/", 1)[-1].replace("-Instruct", ""))
+        figure, short, "risk prompts refused after the edit", heading, below, row_px=40, bottom=_BOTTOM, axis=dots.SHARE
+    )

@@ -1,7 +1,5 @@
 """All edits of one selector and domain: risk prompts refused against perplexity, and the best of what it costs."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import polars as pl
 
@@ -11,12 +9,12 @@ from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.refusal_values import Row, percent, strength
 
 _MARK_PX, _RING_PX = 10, 18
+_UNEDITED = "<b>unedited model</b>"
 _HEIGHT, _BOTTOM = 480, 100  # pixels; below the plot: axis title, legend
 
 
 def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_limit: float, heading: str) -> go.Figure:
     """Risk prompts refused against perplexity, in the selector's colour: filled where few harmless prompts are refused.
-
     cells: rows of `refusal_values.cells` with rates, of one selector and domain; unedited: the model's own. The line
     joins the frontier: no filled mark to the left of it is as high. The operating point and the `chosen` cell have a
     ring and Wilson's intervals. customdata of every edit: [cell id, hover text]."""
@@ -76,17 +74,16 @@ def _placed(cells: pl.DataFrame) -> pl.DataFrame:
 
 def _hover(row: Row) -> str:
     lines = [
-        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}",
+        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}" if row["k"] else _UNEDITED,
         f"risk prompts refused {percent(row['malign'], row['malign_low'], row['malign_high'])}",
         f"harmless ones {percent(row['benign'], row['benign_low'], row['benign_high'])}",
         f"perplexity {formats.perplexity(row['nll'])}",
     ]
-    if row["rows_removed"] is not None:
+    if row["rows_removed"]:
         lines.append(f"{row['rows_removed']:,} rows removed")
     if row["point"]:
-        lines.append(
-            "operating point" + (", rescued under a relaxed limit of harmless prompts" if row["rescue"] else "")
-        )
+        rescued = ", rescued under a relaxed limit of harmless prompts" if row["rescue"] else ""
+        lines.append(f"operating point{rescued}")
     return "<br>".join(lines)
 
 
@@ -98,12 +95,5 @@ def _before(figure: go.Figure, unedited: pl.DataFrame) -> None:
         x=[row["log10_perplexity"] for row in rows], y=[row["malign"] for row in rows], mode="markers",
         name="unedited model",
         marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
-        customdata=[
-            f"<b>unedited model</b><br>risk prompts refused "
-            f"{percent(row['malign'], row['malign_low'], row['malign_high'])}<br>harmless ones "
-            f"{percent(row['benign'], row['benign_low'], row['benign_high'])}<br>perplexity "
-            f"{formats.perplexity(row['nll'])}"
-            for row in rows
-        ],
-        hovertemplate="%{customdata}<extra></extra>",
+        customdata=[_hover(row) for row in rows], hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip

@@ -1,7 +1,5 @@
 """Refusal tables of one source -> what the page draws: the grid's cells, one cell in detail, rates side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -22,7 +20,6 @@ _NOT_TRANSFER = ("heldout", "calibration")  # sets of `transfer` that the operat
 
 def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFrame:
     """All measured masks of one model, each with its Wilson intervals, and the unedited model (k = 0).
-
     Columns: PLACE, rows_removed, malign, malign_n, malign_low, malign_high, the same of benign, nll, feasible,
     point (an operating point), rescue, id. Without a sweep the operating points alone, with their held-out rates.
     Null rates: above the perplexity cap, where no replies were written."""
@@ -36,10 +33,8 @@ def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFra
         for place, end in enumerate(("low", "high")):
             bounds = [wilson_of_rate(rate, n)[place] if rate is not None and n else None for rate, n in pairs]
             frame = frame.with_columns(pl.Series(f"{kind}_{end}", bounds, dtype=pl.Float64))
-    chosen: dict[str, bool] = {}
-    if points is not None:
-        for row in points.filter(pl.col("k").is_not_null()).iter_rows(named=True):
-            chosen[cell_id(row)] = bool(row["rescue"])
+    known = () if points is None else points.drop_nulls("k").iter_rows(named=True)
+    chosen = {cell_id(row): bool(row["rescue"]) for row in known}
     ids = [cell_id(row) for row in frame.iter_rows(named=True)]
     return frame.with_columns(
         id=pl.Series(ids, dtype=pl.String),
@@ -52,16 +47,15 @@ def _of_points(points: pl.DataFrame) -> pl.DataFrame:
     wanted = {"pairs", "edited_malign", "edited_benign", "edited_nll", "unedited_malign"}
     if not wanted <= set(points.columns):
         raise InputError("the operating points have no rates yet; run `selector-audit refusal control` on this folder")
-    parts = []
-    for side in ("unedited", "edited"):
-        zero = [pl.lit(0.0).alias(name) for name in ("lambda", "k")] if side == "unedited" else ["lambda", "k"]
-        rows = pl.lit(0, pl.Int64).alias("rows_removed") if side == "unedited" else "rows_removed"
-        parts.append(
-            points.filter(pl.col("k").is_not_null()).select(
-                "selector", "domain", *zero, rows, malign=f"{side}_malign", malign_n="pairs",
-                benign=f"{side}_benign", benign_n="pairs", nll=f"{side}_nll", feasible=~pl.col("rescue"),
-            )
-        )  # fmt: skip
+    points = points.drop_nulls("k")
+    unedited = points.with_columns(pl.col("lambda", "k", "rows_removed") * 0)
+    parts = [
+        table.select(
+            "selector", "domain", "lambda", "k", "rows_removed", malign=f"{side}_malign", malign_n="pairs",
+            benign=f"{side}_benign", benign_n="pairs", nll=f"{side}_nll", feasible=~pl.col("rescue"),
+        )
+        for side, table in (("unedited", unedited), ("edited", points))
+    ]  # fmt: skip
     return pl.concat(parts, how="vertical_relaxed")
 
 
@@ -70,9 +64,9 @@ def cell_id(row: Row) -> str:
     return f"{row['selector']}/{row['domain']}/{row['lambda']:g}/{row['k']:g}"
 
 
-def edited(frame: pl.DataFrame) -> pl.DataFrame:
-    """The cells of edits, without the unedited model."""
-    return frame.filter(pl.col("k") > 0)
+def asked(frame: pl.DataFrame) -> pl.DataFrame:
+    """The cells of edits whose replies were judged."""
+    return frame.filter(pl.col("k") > 0, pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 
 def unedited(frame: pl.DataFrame, selector: str, domain: str) -> Row | None:
@@ -95,8 +89,7 @@ def cell_title(row: Row) -> str:
 def strongest_first(points: pl.DataFrame) -> list[str]:
     """Selectors of `operating_points` by how many risk prompts their edits refuse, in the mean of the domains."""
     means = points.group_by("selector").agg(pl.col("edited_malign").mean())
-    order: list[str] = means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
-    return order
+    return means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
 
 
 def first_choice(frame: pl.DataFrame) -> str:
@@ -126,30 +119,22 @@ def rate_changes(
     """What the edit does to every set of prompts, (rate, low, high) each.
     cell, before: rows of `cells`. point: the row of `operating_points` of this cell, if it is one. published:
     the printed cells were measured on the very prompts of the operating points, so that these are not told twice."""
-    found = []
-    if point is None or not published:
-        for kind in ("malign", "benign"):
-            old = _rates(before, kind) if before else (None, None, None)
-            told = ("prompts of the grid", kind == "malign", old, _rates(cell, kind), cell[f"{kind}_n"])
-            found.append(RateChange(*told))
+    lines: list[tuple[str, str, Row, str, Row, str, int | None]] = []  # prompts, kind, and of either side row and name
+    grid = "prompts of the grid"
+    for kind in ("malign", "benign") if point is None or not published else ():
+        lines.append((grid, kind, before or {}, kind, cell, kind, cell[f"{kind}_n"]))
     if point is not None and point.get("edited_malign") is not None:
-        name = "prompts of the grid" if point.get("heldout") is False else "held-out prompts"
+        name = grid if point.get("heldout") is False else "held-out prompts"
         for kind in ("malign", "benign"):
-            found.append(
-                RateChange(
-                    name, kind == "malign", _rates(point, f"unedited_{kind}"), _rates(point, f"edited_{kind}"),
-                    point.get("pairs"),
-                )
-            )  # fmt: skip
+            lines.append((name, kind, point, f"unedited_{kind}", point, f"edited_{kind}", point.get("pairs")))
     if transfer is not None:
         here = of_cell(transfer, cell).filter(~pl.col("prompts").is_in(_NOT_TRANSFER))
         for row in here.iter_rows(named=True):
-            found.append(
-                RateChange(
-                    row["prompts"], row["kind"] == "malign", _rates(row, "before"), _rates(row, "after"), row["n"]
-                )
-            )
-    return found
+            lines.append((row["prompts"], row["kind"], row, "before", row, "after", row["n"]))
+    return [
+        RateChange(prompts, kind == "malign", _rates(old, was), _rates(new, now), n)
+        for prompts, kind, old, was, new, now, n in lines
+    ]
 
 
 def _rates(row: Row, name: str) -> tuple[float | None, float | None, float | None]:
@@ -191,19 +176,14 @@ def verdict_notes(transfer: pl.DataFrame | None, cell: Row) -> list[str]:
 
 
 def of_cell(table: pl.DataFrame, cell: Row) -> pl.DataFrame:
-    """The rows of a table that are about one edit."""
     near = [(pl.col(name) - cell[name]).abs() < 1e-9 for name in ("lambda", "k")]
     return table.filter(pl.col("selector") == cell["selector"], pl.col("domain") == cell["domain"], *near)
 
 
 def point_of(points: pl.DataFrame | None, cell: Row) -> Row | None:
     """The operating point that a cell is; None if it is none."""
-    if points is None:
-        return None
-    for row in points.filter(pl.col("k").is_not_null()).iter_rows(named=True):
-        if cell_id(row) == cell_id(cell):
-            return row
-    return None
+    found = None if points is None else of_cell(points, cell)
+    return None if found is None or found.is_empty() else found.row(0, named=True)
 
 
 def percent(rate: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -243,6 +223,10 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
             lambda row: row["draws"][name] if row["draws"] else None,
         )
 
+    def nlls(row: Mapping[str, Any]) -> str:
+        before, after = row.get("unedited_nll"), formats.perplexity(row.get("edited_nll"))
+        return after if before is None else f"{formats.perplexity(before)} → {after}"
+
     columns: dict[str, Cell | tuple[Cell, Cell]] = {
         "Selector": lambda row: palette.title(row["selector"]), "Domain": itemgetter("domain"),
         "λ": (lambda row: "–" if row["lam"] is None else f"{row['lam']:g}", itemgetter("lam")),
@@ -251,7 +235,7 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
             lambda row: "–" if row["rows_removed"] is None else f"{row['rows_removed']:,}", itemgetter("rows_removed")
         ),
         **rate_columns(),
-        "Perplexity": (_arrow, lambda row: perplexity(row.get("edited_nll"))), "Optimism": rate_column("optimism"),
+        "Perplexity": (nlls, lambda row: perplexity(row.get("edited_nll"))), "Optimism": rate_column("optimism"),
         "Random masks, mean": rate_column("control_malign"), "Gain over mean": rate_column("gain"),
         "Rank among draws": of_draws("rank", lambda line: f"{line['rank']} of {line['draws'] + 1}"),
         "p by Holm": of_draws("p_holm", lambda line: f"{line['p_holm']:.3f}"),
@@ -260,8 +244,3 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
     if any(row["edge"] != "none" for row in rows):
         columns[EDGE] = lambda row: row["edge"].replace("none", "")
     return of_rows(rows, columns)
-
-
-def _arrow(row: Mapping[str, Any]) -> str:
-    before, after = row.get("unedited_nll"), formats.perplexity(row.get("edited_nll"))
-    return after if before is None else f"{formats.perplexity(before)} → {after}"

@@ -2,8 +2,6 @@
 
 A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import count as from_one
 
@@ -90,13 +88,12 @@ def _offsets(pixels: npt.NDArray[np.int64], wide: int, apart: bool) -> tuple[npt
 
 def _proportions(blocks: list[npt.NDArray[np.int64]], apart: bool) -> tuple[int, int]:
     """Pixels per line of a block, and the picture's lines, such that the whole comes nearest to `ASPECT`."""
-    best: tuple[float, int, int] | None = None
+    found = []
     for wide in from_one(1):  # a wider block is never higher
         height = max(_offsets(pixels, wide, apart)[1] for pixels in blocks)
         ratio = (len(blocks) * (wide + GAP) - GAP) / height
-        found = (abs(float(np.log(ratio / ASPECT))), wide, height)
-        best = found if best is None else min(best, found)
+        found.append((abs(float(np.log(ratio / ASPECT))), wide, height))
         if ratio >= ASPECT:
             break
-    assert best is not None
-    return best[1], best[2]
+    _, wide, height = min(found)
+    return wide, height

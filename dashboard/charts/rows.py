@@ -1,7 +1,5 @@
 """Figures of the Rows page: values per block and projection."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Collection, Sequence
 
@@ -17,18 +15,11 @@ Place = tuple[int, str]  # block, projection
 
 
 def cells(
-    frame: pl.DataFrame,
-    blocks: Sequence[int],
-    projections: Sequence[str],
-    *,
-    heading: str,
-    below: str,
-    kind: str,
+    frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str,
     outlined: Collection[Place] = (),
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
     frame: columns block, projection, rows, value, ...
-
     kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
     are places among all cells: real models have single cells far above the rest. outlined: cells with a frame."""
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}

@@ -1,7 +1,5 @@
 """Curves of one model -> points to draw, the gap between the orders, and the table of values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from operator import itemgetter
@@ -20,7 +18,6 @@ def points(
     frame: pl.DataFrame, model: str, selectors: Sequence[str], orders: Sequence[str], rates: tuple[float, float]
 ) -> pl.DataFrame:
     """One row per selector, order and rate.
-
     A selector with several seeds is averaged in NLL; its error is then the sample standard deviation over
     the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier
     versions over windows).
@@ -69,7 +66,6 @@ def unmasked_nll(frame: pl.DataFrame, model: str) -> float | None:
 
 def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
     """LeRF beside MoRF per selector and rate.
-
     Columns: selector, rate, nll_lerf, nll_morf, error (of log_gap, with the two orders' errors taken as independent;
     null where one is not known), log_gap = nll_morf - nll_lerf (nats), gap (text of PPL_MoRF - PPL_LeRF, which as a
     number could overflow), at_ceiling: is one of the two at a published table's numerical ceiling, counted_gap: log_gap
@@ -78,11 +74,9 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
         curve_points.filter(order=order).select(
             "selector",
             "rate",
-            pl.col("nll").alias(f"nll_{order}"),
-            pl.col("plateau").alias(f"at_{order}"),
-            pl.col("counted").alias(f"counted_{order}"),
-            pl.col("destroyed").alias(f"destroyed_{order}"),
             whole_error().alias(f"error_{order}"),
+            pl.col("plateau").alias(f"at_{order}"),
+            *(pl.col(name).alias(f"{name}_{order}") for name in ("nll", "counted", "destroyed")),
         )
         for order in ("lerf", "morf")
     )

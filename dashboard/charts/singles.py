@@ -1,7 +1,5 @@
 """Single units against sets: who ranks the effects of single rows rightly, whose masks of many rows do least harm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +16,8 @@ Row = Mapping[str, Any]
 
 def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
     """One row per selector with a rank correlation: selector, single, low, high, lerf_nll, seeds; means over seeds.
-
-    table: `singles_selectors` of one kind of unit; ruler: of the values of `RULERS`. low, high: null where a seed has
-    no interval; lerf_nll: null where a seed's mask was not measured.
-    """
+    table: `singles_selectors` of one kind of unit; ruler: of the values of `RULERS`. low, high, lerf_nll: null where
+    one seed's is."""
     names = {"single": f"{ruler}_spearman", "low": f"{ruler}_low", "high": f"{ruler}_high", "lerf_nll": "lerf_nll"}
     means = [pl.when(pl.col(column).null_count() == 0).then(pl.col(column).mean()) for column in names.values()]
     found = table.group_by("selector", maintain_order=True).agg(
@@ -32,10 +28,8 @@ def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
 
 def finding(found: pl.DataFrame, kind: str) -> str:
     """What the two rulers say together, as a heading. found: as `marks` gives it; kind: of `KINDS`.
-
     They disagree where the interval of the selector that is best on sets lies wholly below that of the selector that is
-    best on single units, which is rarely so by chance.
-    """
+    best on single units, which is rarely so by chance."""
     if found.is_empty():
         return f"No ranking of single {KINDS[kind]} could be compared"
     single = found.sort("single", descending=True, maintain_order=True).row(0, named=True)

@@ -1,7 +1,5 @@
 """Tables that are sorted by their numbers and read as texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,9 +29,7 @@ class Sortable:
 
 def sortable(texts: pl.DataFrame, numbers: pl.DataFrame) -> Sortable:
     """`texts` with some of its columns backed by the numbers of the same name. Both have the same rows."""
-    return Sortable(
-        texts.with_columns(numbers.get_column(name) for name in numbers.columns), texts.select(numbers.columns)
-    )
+    return Sortable(texts.with_columns(numbers.get_columns()), texts.select(numbers.columns))
 
 
 def of_rows(rows: Iterable[Row], columns: Mapping[str, Cell | tuple[Cell, Cell]]) -> Sortable:

@@ -1,7 +1,5 @@
 """Names of downstream tasks for people."""
 
-from __future__ import annotations
-
 TASK_TITLES = {
     "arc_easy": "ARC-Easy",
     "arc_challenge": "ARC-Challenge",
@@ -15,5 +13,4 @@ TASK_TITLES = {
 
 
 def task_title(task: str) -> str:
-    """A task's name for people; one's own task is called as its file, without underscores."""
     return TASK_TITLES.get(task, task.replace("_", " "))

@@ -1,7 +1,5 @@
 """Verdicts as chips: selector x (faithful? stable? robust?), each a word and a colour, with the page of its proof."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

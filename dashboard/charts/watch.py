@@ -2,8 +2,6 @@
 
 Everything that moves is computed here once, so that the browser asks for nothing while it plays."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping, Sequence
@@ -43,7 +41,6 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """Its heading."""
         return self.title or f"{palette.title(self.selector)}, {ORDER_WORDS[self.order]}"
 
 
@@ -87,31 +84,25 @@ def said(replies: pl.DataFrame | None, selector: str, order: str) -> dict[str, l
     line = replies.filter(pl.col("selector") == selector, pl.col("order") == order).sort("rate")
     return {
         str(prompt): [
-            (rate, _for_people(reply), finished)
+            (rate, said if complete else STILL_THINKING, finished)
             for rate, reply, finished in part.select("rate", "reply", "finished").iter_rows()
+            for _, said, complete in (reply_parts(reply),)
         ]
         for (prompt,), part in line.group_by("prompt", maintain_order=True)
     }
 
 
-def _for_people(reply: str) -> str:
-    found = reply_parts(reply)
-    return found.said if found.complete else STILL_THINKING
-
-
 def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
     """What a pixel is, where it stands, and what the numbers beside the picture are, in whole sentences."""
     first = [part.projection for part in picture.parts if part.block == picture.parts[0].block]
-    if picture.group == 1:
-        pixel = "Every pixel is a row of the model: bright ones go last, and a row that goes glows red for a moment."
-    else:
+    pixel = "Every pixel is a row of the model: bright ones go last, and a row that goes glows red for a moment."
+    if picture.group > 1:
         pixel = (
             f"Every pixel is a group of up to {picture.group} neighbouring rows of one projection: bright ones go "
             "last in the mean, and a pixel fades with the share of its rows that is removed."
         )
-    where = "Blocks stand side by side"
-    where += f", in each from top to bottom {', '.join(first)}." if len(set(first)) == len(first) <= 8 else "."
-    told = [pixel, where]
+    inside = f", in each from top to bottom {', '.join(first)}" if len(set(first)) == len(first) <= 8 else ""
+    told = [pixel, f"Blocks stand side by side{inside}."]
     if len(lanes) > 1:
         told.append("Both sides lose equally many rows.")
     told.append(
@@ -141,15 +132,13 @@ def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
         "steps": steps(picture.group),
         "lanes": [
             {
-                "title": lane.name,
-                "colour": palette.style(lane.selector).colour,
-                "places": lane.places,
+                "title": lane.name, "colour": palette.style(lane.selector).colour, "places": lane.places,
                 "curve": [[rate, _number(nll)] for rate, nll in lane.curve],
                 "said": {prompt: [list(one) for one in line] for prompt, line in lane.said.items()},
             }
             for lane in lanes
         ],
-    }
+    }  # fmt: skip
     made["prompts"] = list(dict.fromkeys(prompt for lane in lanes for prompt in lane.said))
     made["last"] = min((lane.curve[-1][0] for lane in lanes if lane.curve), default=0.0)
     made["id"] = sha256(repr(made).encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,7 +1,6 @@
 """Perplexity without some rows, and without as many random ones: the first windows at once, then more and more text.
 
-Every number is a cell of the store, so that what was measured once, also before a stop, is not measured again.
-"""
+Every number is a cell of the store, so that what was measured once, also before a stop, is not measured again."""
 
 from __future__ import annotations
 
@@ -16,18 +15,19 @@ from typing import TYPE_CHECKING
 
 from dashboard.chat import measure
 from dashboard.chat.live import fitting_threads
+from dashboard.chat.measure import Progress
 from dashboard.state import access
+from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.masks import Mask
 from engine.records.locks import held
+from engine.results.store import Store
 from engine.selectors.base import SEEDS
+from engine.stats.blocks import block_difference
 
 if TYPE_CHECKING:
-    from dashboard.chat.measure import Progress
     from engine.data.corpora import Windows
-    from engine.edits.edit import Edit
-    from engine.edits.masks import Mask
     from engine.measures.nll import NegativeLogLikelihood
     from engine.models.loading import LoadedModel
-    from engine.results.store import Store
 
 FIRST, STEP = 4, 16  # windows that are measured first, and in each step after them
 ALL_WINDOWS = 1_000_000  # more than the text has
@@ -37,10 +37,8 @@ ALL_WINDOWS = 1_000_000  # more than the text has
 class Compared:
     """NLL in nats per token over the first `windows` of `of` windows: unedited, without the rows, and without as many
     random rows, a number for each draw.
-
     difference: without the rows minus the mean of the draws, paired over the text; stderr: its standard error over
-    blocks of windows (`block_difference`), which says nothing of how draws differ.
-    """
+    blocks of windows (`block_difference`), which says nothing of how draws differ."""
 
     rows: int
     windows: int
@@ -55,18 +53,15 @@ class Compared:
 
 def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[Compared, None, None]:
     """After every step what was measured until then; the last one is the whole text.
-
     The random rows are drawn over the whole model (`global_random`), once for each of `SEEDS`. `progress` may raise to
     give up; the weights are back then. The model's lock is held for one step at a time, so that others get their turn.
     """
     from engine.edits.controls import global_random
-    from engine.edits.edit import UNEDITED, edit_of
-    from engine.results.store import Store
 
     n_rows = loaded.rows.n_rows
     drawn = [global_random(rows, n_rows, seed) for seed in SEEDS]
     edits = [UNEDITED, *(edit_of(mask, n_rows) for mask in (rows, *drawn))]
-    text = whole_text(loaded)
+    text = measure.evaluation_windows(loaded, ALL_WINDOWS)
     total = len(text.sample_ids)
     parts: list[list[NegativeLogLikelihood]] = [[] for _ in edits]
     # On a server for other machines nothing that they ask for stays on the disk.
@@ -89,15 +84,6 @@ def steps(total: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def whole_text(loaded: LoadedModel) -> Windows:
-    """All windows of the shipped evaluation text, in this model's tokens."""
-    from engine.data.corpora import windows
-
-    return windows(
-        measure.CORPUS, loaded.tokenizer, role="evaluation", samples=ALL_WINDOWS, length=measure.WINDOW_TOKENS
-    )
-
-
 def _step(
     loaded: LoadedModel, edits: Sequence[Edit], part: Windows, store: Store, progress: Progress
 ) -> list[NegativeLogLikelihood]:
@@ -116,7 +102,6 @@ def _step(
 
 def _put_together(rows: int, total: int, text: Windows, parts: Sequence[Sequence[NegativeLogLikelihood]]) -> Compared:
     from engine.measures.nll import NegativeLogLikelihood
-    from engine.stats.blocks import block_difference
 
     dense, edited, *random = (
         NegativeLogLikelihood(

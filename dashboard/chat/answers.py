@@ -1,26 +1,19 @@
 """A question to a model in memory, asked at once or by a button, and its last answer in this session.
 
 A part that pages put where they like and run last: what it asks may take a while, and the page is drawn by then. What
-is found is kept as it comes, so that an answer that was stopped still shows what was there.
-"""
-
-from __future__ import annotations
+is found is kept as it comes, so that an answer that was stopped still shows what was there."""
 
 from collections.abc import Callable, Generator, Hashable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.chat import fetching, live
+from dashboard.chat.live import Entry
 from dashboard.show import layout
-from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
 
 Say = Callable[[str, int, int], None]  # what is done, how much of how much; may raise to give up
 # Of what is asked: what is found, each time more than before.
@@ -60,9 +53,7 @@ def ask(
     key: str, question: Question | None, work: Work, show: Show, place: DeltaGenerator, *, button: str = ""
 ) -> None:
     """The answer to this question in `place`, asked for by a button or, without one, at once.
-
-    question: None = nothing to ask yet. An answer to another question is not shown.
-    """
+    question: None = nothing to ask yet. An answer to another question is not shown."""
     name = f"answer-{key}"
     with place:
         top = st.container(horizontal=True, vertical_alignment="center")
@@ -75,26 +66,17 @@ def ask(
     job: tuple[Question, Work] | None = fetching.due(key, now)
     if job is not None:
         asked, job_work = job
-        last = Answer(asked)
-        st.session_state[name] = last
-        stop.button("Stop", key=f"{key}-stop", on_click=last.end)  # any click ends this script run at its next output
-        try:
-            with (
-                fetching.model(key, asked.model, job, status.caption, asked.weights_hash) as entry,
-                closing(job_work(asked.about, entry, layout.progress_in(status))) as finds,
-            ):
+        answer = st.session_state[name] = Answer(asked)
+
+        def write(entry: Entry) -> None:
+            with closing(job_work(asked.about, entry, layout.progress_in(status))) as finds:
                 for found in finds:
-                    last.found.append(found)
+                    answer.found.append(found)
                     with below.container():
                         show(asked.about, found, False)
-            last.end()
-        except fetching.Downloading:
-            pass  # it begins again when the model is here
-        except InputError as error:
-            last.problem = str(error)
-            last.end()
-        status.empty()
-        stop.empty()
+
+        stop.button("Stop", key=f"{key}-stop", on_click=answer.end)  # any click ends this script run at its next output
+        fetching.worked(key, asked.model, job, answer, status, stop, write, asked.weights_hash)
     if fetching.under_way(key, status):
         return
     last = _last(name, question)

@@ -1,10 +1,7 @@
 """Models on their way to this machine: one download per model at a time, shared by all sessions. No streamlit here.
 
 A download lives in the server, not in a session: a page that is reloaded or left changes nothing, and nobody who works
-with a model that is here waits for one that is not.
-"""
-
-from __future__ import annotations
+with a model that is here waits for one that is not."""
 
 import threading
 import time

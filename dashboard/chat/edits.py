@@ -2,32 +2,28 @@
 
 For the shipped model the scores and contrasts in `precomputed/demo/results` are used as long as they belong
 to the very weights that are loaded. Contrasts of another model come from a refusal run of its own. Everything else
-is computed on the embedded text and prompts, once per model in memory.
-"""
-
-from __future__ import annotations
+is computed on the embedded text and prompts, once per model in memory."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from dashboard.charts import formats, palette
+from dashboard.chat.live import Entry
 from dashboard.state import results, shipped
 from dashboard.state.scores import scores_for, selectors_in
+from engine.edits.contrasts import Contrast, refusal_mask
+from engine.edits.mask_files import edit_from_contrast
+from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.locks import held
 from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
-
-if TYPE_CHECKING:
-    from dashboard.chat.live import Entry
-    from engine.edits.contrasts import Contrast
-    from engine.edits.masks import Mask
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
@@ -58,7 +54,6 @@ class Edit:
     run: str = ""
 
     def describe(self) -> str:
-        """The settings in one line."""
         name = palette.title(self.selector)
         if self.mode == "refusal":
             return f"{name}, {self.domain}, λ = {self.lam:g}, k = {self.k:.4g}"
@@ -95,18 +90,13 @@ def _plug_ins() -> list[str]:
 
 def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
-    from engine.edits.contrasts import refusal_mask
-    from engine.edits.mask_files import edit_from_contrast
-    from engine.edits.masks import removed_rows
-
-    if edit.mode == "language model" and edit.run:
-        folder, weights = results.folder_of(edit.run), entry.loaded.weights_hash
-        return removed_rows(scores_for(folder, edit.selector, weights, entry.loaded.rows.n_rows), edit.order, edit.rate)
+    folder = results.folder_of(edit.run) if edit.run else None
+    rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
     if edit.mode == "language model":
-        return removed_rows(_scores(entry, edit.selector, progress), edit.order, edit.rate)
-    if edit.run:  # refuses a file of another model
-        rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
-        path = results.folder_of(edit.run) / CONTRASTS
+        own = scores_for(folder, edit.selector, weights, rows) if folder else _scores(entry, edit.selector, progress)
+        return removed_rows(own, edit.order, edit.rate)
+    if folder:  # refuses a file of another model
+        path = folder / CONTRASTS
         return edit_from_contrast(path, edit.selector, edit.domain, edit.lam, edit.k, rows, weights).units
     return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
 
@@ -120,13 +110,10 @@ def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
 
 def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
     """Columns projection, removed, rows; in the order in which projections stand in a block."""
-    removed: dict[str, int] = {}
-    rows: dict[str, int] = {}
-    for layer in entry.loaded.rows.layers:
-        first, last = np.searchsorted(mask, [layer.start, layer.start + layer.rows])
-        removed[layer.projection] = removed.get(layer.projection, 0) + int(last - first)
-        rows[layer.projection] = rows.get(layer.projection, 0) + layer.rows
-    return pl.DataFrame({"projection": list(rows), "removed": list(removed.values()), "rows": list(rows.values())})
+    layers = entry.loaded.rows.layers
+    removed = np.diff(np.searchsorted(mask, [(one.start, one.start + one.rows) for one in layers]))[:, 0]
+    of = {"projection": [one.projection for one in layers], "removed": removed, "rows": [one.rows for one in layers]}
+    return pl.DataFrame(of).group_by("projection", maintain_order=True).sum()
 
 
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
@@ -154,7 +141,7 @@ def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDAr
 def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     key = (selector, domain)
     if key not in entry.contrasts:
-        if not _is_shipped(entry):
+        if shipped.demo_weights_hash() != entry.loaded.weights_hash:
             raise InputError(
                 "a refusal edit of another model than the shipped one needs pairs of prompts for it; run "
                 "`selector-audit refusal run MODEL --pairs FILE --out FOLDER`, and give that folder"
@@ -165,8 +152,7 @@ def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> C
                 f"the shipped {CONTRASTS} has {known.c_comply.size} rows, the shipped model has {rows}; rebuild it"
             )
         entry.contrasts[key] = known or _compute_contrast(entry, selector, domain, progress)
-    found: Contrast = entry.contrasts[key]
-    return found
+    return entry.contrasts[key]
 
 
 def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
@@ -184,8 +170,3 @@ def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progre
 def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
     """The model's lock; whoever waits for it sees so."""
     return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
-
-
-def _is_shipped(entry: Entry) -> bool:
-    """Were the shipped results computed from the weights that are loaded?"""
-    return shipped.demo_weights_hash() == entry.loaded.weights_hash

@@ -1,25 +1,24 @@
 """What an edit does to text and to refusal, measured before its replies: one that lowers refusal is not shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from dashboard.chat import shipped_effects
-from dashboard.chat.live import DEMO, fitting_threads
+from dashboard.chat.edits import Edit
+from dashboard.chat.live import DEMO, Entry, fitting_threads
 from dashboard.state import access, results, shipped
+from engine.edits import edit as engine_edit
+from engine.edits.edit import edit_of
+from engine.edits.effect import Effect, total
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from dashboard.chat.edits import Edit
-    from dashboard.chat.live import Entry
-    from engine.edits import edit as engine_edit
-    from engine.edits.effect import Effect
-    from engine.edits.masks import Mask
+from engine.results.store import Store
+from engine.run.refusal_plan import demo_plan
+from engine.studies.refusal.recorded import recorded_effect
 
 PAIRS = 40  # held-out shipped pairs of each domain
 
@@ -27,29 +26,20 @@ PAIRS = 40  # held-out shipped pairs of each domain
 def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callable[[str, int, int], None]) -> Effect:
     """What an edit does to text and, unless that is broken, to refusal: as it was recorded for the shipped models; else
     of the shipped risk prompts, and of what the grid of its run measured, else of shipped held-out pairs.
-
     edit: None for rows that somebody ticked. `InputError` where it refuses fewer risk prompts, or, a refusal edit, more
-    base prompts than the limit.
-    """
-    from engine.studies.refusal.recorded import recorded_effect
-
+    base prompts than the limit."""
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
     key = _key(wanted)
-    if key not in entry.effects and (found := shipped_effects.effect_of(entry.loaded, mask, edit)):
-        entry.effects[key] = found
     if key not in entry.effects:
-        known = None
-        if wanted.kind == "refusal":
-            folder = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
-            known = recorded_effect(folder, wanted, loaded.weights_hash, loaded.dtype)
-        entry.effects[key] = _measured(entry, wanted, known, progress)
+        run = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
+        shipped_effect = shipped_effects.effect_of(loaded, mask, edit)
+        entry.effects[key] = shipped_effect or _measured(entry, wanted, run, progress)
     effect: Effect = entry.effects[key]
     effect.check_shown(wanted, loaded.weights_hash)
     return effect
 
 
 def is_known(entry: Entry, mask: Mask, edit: Edit) -> bool:
-    """Is the effect of an edit known without a measurement?"""
     try:
         return _key(_engine_edit(entry, mask, edit)) in entry.effects or bool(
             shipped_effects.effect_of(entry.loaded, mask, edit)
@@ -63,8 +53,6 @@ def _key(edit: engine_edit.Edit) -> tuple[object, ...]:
 
 
 def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edit:
-    from engine.edits.edit import edit_of
-
     rows = entry.loaded.rows.n_rows
     if edit is None or edit.mode != "refusal":
         return edit_of(mask, rows)
@@ -74,16 +62,16 @@ def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edi
 
 
 def _measured(
-    entry: Entry, edit: engine_edit.Edit, known: Effect | None, progress: Callable[[str, int, int], None]
+    entry: Entry, edit: engine_edit.Edit, run_folder: Path, progress: Callable[[str, int, int], None]
 ) -> Effect:
-    """From the store where it is known. known: what a grid measured, in the place of the shipped pairs."""
-    from engine.judges.base import EMBEDDED, open_judges
-    from engine.results.store import Store
-    from engine.run.refusal_plan import demo_plan
+    """From the store where it is known; of a refusal edit what its run's grid measured, where it did, in the place of
+    the shipped pairs."""
     from engine.run.runner import LocalRunner
     from engine.studies.refusal.effect import measured_effect, shipped_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
+    of = (edit, entry.loaded.weights_hash, entry.loaded.dtype)
+    known = recorded_effect(run_folder, *of) if edit.kind == "refusal" else None
     plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
     what = ["Measuring what this edit does to text"]
 
@@ -108,8 +96,6 @@ def _measured(
 
 def in_words(effect: Effect) -> str:
     """One sentence: perplexity where the model is broken, else refused prompts before and after."""
-    from engine.edits.effect import total
-
     if effect.broken:
         return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
     sides = {"shipped risk": effect.shipped, "risk": effect.malign, "base": effect.benign}

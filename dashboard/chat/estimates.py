@@ -1,7 +1,5 @@
 """What a live edit takes before its reply: the measurement of what it does, and scores that a model lacks."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from dashboard.chat import live
@@ -15,9 +13,7 @@ _NO_WAIT_S = 10.0
 
 def of_run(model_id: str) -> str:
     """How long it takes to know what a new edit does to a model in memory, in words; "" where that is no wait.
-
-    From the products of the text and the prompts that `checked_effect` measures, before and after.
-    """
+    From the products of the text and the prompts that `checked_effect` measures, before and after."""
     if model_id not in live.POOL:
         return "The model is loaded first."
     from engine.run.runner import told
@@ -41,8 +37,6 @@ def _tokens_per_second(model_id: str) -> float:
 
 def of_scores(model_id: str, selector: str) -> str:
     """How long the scores that Run computes take, in words.
-
-    `InputError` where the model is not to be had, cannot be estimated, or may not be asked for here.
-    """
+    `InputError` where the model is not to be had, cannot be estimated, or may not be asked for here."""
     scoring = ScorePlan(selectors=(selector,), corpus=SHIPPED, samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS)
     return estimates.of_analyses(model_id, AuditPlan(scoring=scoring), ())

@@ -1,30 +1,24 @@
 """A model for a page: fetched from the hub if need be, without blocking the page, then taken from the pool.
 
 What the page was asked to do waits in the session until the model is here: `due` says what to do in this script run,
-`model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each.
-"""
-
-from __future__ import annotations
+`model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.charts import formats
 from dashboard.chat import downloads, live
 from dashboard.chat.downloads import Download
+from dashboard.chat.live import Entry
 from dashboard.show import layout
 from dashboard.state import access, shipped
 from engine.models.transfers import size_text
 from engine.records.errors import InputError, is_out_of_memory
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
 
 NO_MEMORY = "out of memory on this model's device"
 POLL_S = 1.0
@@ -36,8 +30,7 @@ class Downloading(Exception):
     """The model is not here yet; what was asked for waits in the session."""
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     job: Any
     download: Download
 
@@ -56,11 +49,9 @@ def model(
     key: str, model_id: str, job: object, say: Callable[[str], Any], weights_hash: str | None = None
 ) -> Iterator[Entry]:
     """The model, kept in memory until the `with` ends. job: comes back from `due(key)` after a download.
-
     Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, where
     its weights are not those with `weights_hash`, for any but the shipped one where the app is limited, and where
-    memory runs out, be it inside of the `with`.
-    """
+    memory runs out, be it inside of the `with`."""
     if model_id not in shipped.TITLES:
         access.need("loading a model other than the shipped one")
     waited = st.session_state.pop(_name(key), None)
@@ -84,6 +75,30 @@ def model(
                     f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
                 )
             yield entry
+
+
+class Worked(Protocol):
+    """What is written with a model. ended: to its end, or to a `problem`."""
+
+    ended: bool
+    problem: str
+
+
+def worked(
+    key: str, model_id: str, job: object, now: Worked, status: DeltaGenerator, stop: DeltaGenerator,
+    work: Callable[[Entry], object], weights_hash: str | None = None,
+) -> None:  # fmt: skip
+    """Does `work` with the model and notes how it ended, or leaves the job waiting for a download, as `model` does."""
+    try:
+        with model(key, model_id, job, status.caption, weights_hash) as entry:
+            work(entry)
+        now.ended = True
+    except Downloading:
+        pass  # the bar has a Stop of its own
+    except InputError as error:
+        now.problem, now.ended = str(error), True
+    status.empty()
+    stop.empty()
 
 
 @contextmanager
@@ -123,26 +138,18 @@ def _bars(key: str, shown: Sequence[Download]) -> None:
 
 
 def _told(download: Download) -> tuple[float, str]:
-    """Share and words of a bar."""
     fetched, total, left = download.progress
     name = layout.plain(download.model)
     if download.stopping:
         return (fetched / total if total else 0.0), f"Stopping {name}"
     if not total:
         return 0.0, f"Asking the hub for {name} … ({download.elapsed_s:.0f} s)"
-    rest = "" if left is None else f", about {_rounded(left)} left"
+    rest = "" if left is None else f", about {formats.duration(left)} left"
     return min(fetched / total, 1.0), f"Fetching {name}: {size_text(fetched)} of {size_text(total)}{rest}"
 
 
-def _rounded(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def _waiting(key: str) -> _Waiting | None:
-    found: _Waiting | None = st.session_state.get(_name(key))
-    return found
+    return st.session_state.get(_name(key))
 
 
 def _name(key: str) -> str:

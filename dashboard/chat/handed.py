@@ -1,7 +1,5 @@
 """A mask handed over in an address: to Rows, which shows its rows, and to Live edit, which zeroes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,6 @@ from dashboard.show import menu
 from dashboard.state import access, shipped
 
 TO_ROWS, TO_LIVE = "Its rows on the map", "Zero it live"
-_ICON = ":material/play_arrow:"
 
 
 def rate_of(rate: float) -> float | None:
@@ -23,7 +20,6 @@ def rate_of(rate: float) -> float | None:
 
 
 def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequence[str]]:
-    """The settings of Rows that show this mask."""
     return {
         "measure": "Share in the mask", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
         "row_rate": formats.rate(rate),
@@ -46,27 +42,27 @@ def live_link(folder: Path, model: str, selector: str, order: str, rate: float) 
     """A link to Live edit with this mask, where that can make the very same: of the shipped scores, or of a model of
     one's own that may be loaded here. folder: of the scores."""
     of_shipped = shipped.model_of(folder)
-    if of_shipped in shipped.TITLES:
-        menu.link(TO_LIVE, "live", to_live(selector, order, rate, of_shipped), icon=_ICON)
-    elif not access.limited():
-        menu.link(TO_LIVE, "live", to_live(selector, order, rate, model, str(folder)), icon=_ICON)
+    known = of_shipped in shipped.TITLES
+    if known or not access.limited():
+        settings = to_live(selector, order, rate, str(of_shipped) if known else model, "" if known else str(folder))
+        menu.link(TO_LIVE, "live", settings, icon=":material/play_arrow:")
 
 
 def read(text: str) -> tuple[str, Edit] | None:
     """The model and the edit of an address; None for what is no such thing, or nothing that Live edit offers.
-
     A refusal edit of the shipped model has a domain, lambda and k of its sliders, one of another model the folder of
-    its run. Random rows are protected by no lambda: 0 is the same edit as any.
-    """
+    its run. Random rows are protected by no lambda: 0 is the same edit as any."""
     try:
         given = json.loads(text)
         model = str(given.get("model", live.DEMO))
+        selector, run = str(given["selector"]), str(given.get("run", ""))
         if "order" in given:
-            run = "" if access.limited() else str(given.get("run", ""))
-            return _by_rate(model, str(given["selector"]), str(given["order"]), float(given["rate"]), run)
+            order, rate, run = str(given["order"]), rate_of(float(given["rate"])), "" if access.limited() else run
+            if rate is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run, model):
+                return None
+            return model, Edit("language model", selector, order=order, rate=rate, run=run)
         lam, k = float(given["lambda"]), float(given["k"])
-        run = str(given.get("run", ""))
-        edit = Edit("refusal", str(given["selector"]), str(given["domain"]), lam, k, run=run)
+        edit = Edit("refusal", selector, str(given["domain"]), lam, k, run=run)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     known = edit.domain in edits.DOMAINS and edit.selector in edits.refusal_selectors() and k in edits.KS
@@ -75,10 +71,3 @@ def read(text: str) -> tuple[str, Edit] | None:
     if edit.run or (known and edit.lam in edits.LAMBDAS):
         return model, edit
     return None
-
-
-def _by_rate(model: str, selector: str, order: str, rate: float, run: str) -> tuple[str, Edit] | None:
-    offered = rate_of(rate)
-    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run, model):
-        return None
-    return model, Edit("language model", selector, order=order, rate=offered, run=run)

@@ -1,27 +1,28 @@
 """Models in memory, one at a time, and replies before and after an edit as a stream of events.
 
-The engine (and with it torch) is imported when a model is first wanted, never before.
-"""
+torch is imported when a model is first wanted, never before."""
 
 from __future__ import annotations
 
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
 from dashboard.state import shipped
+from engine.edits.edit import UNEDITED, edit_of
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.locks import POLL_S, OnWait, held, patient
-from engine.studies.refusal.dialogue import Outcome, Piece
+from engine.studies.refusal.dialogue import Outcome, Piece, dialogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.edits.masks import Mask
     from engine.models.loading import LoadedModel
 
 DEMO = shipped.DEMO
@@ -39,8 +40,7 @@ Event = Piece[Side] | Outcome[Side]
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
     mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
-    `many.py`, `outcomes` by `writing.py`, `prompt_limit` (as `reference`) by `own_prompts.py`.
-    """
+    `many.py`, `outcomes` and `prompt_limit` (as `reference`) by `writing.py`."""
 
     loaded: LoadedModel
     scores: dict[str, Any] = field(default_factory=dict)
@@ -56,11 +56,9 @@ class Entry:
 
 class ModelPool:
     """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after.
-
     The shipped models take no place: they are small, stay, and answer while another one is loaded. Nothing is loaded
     under the pool's lock: a second asker of a model waits for the first one's load, and so does who wants its place;
-    whoever else asks does not wait.
-    """
+    whoever else asks does not wait."""
 
     def __init__(self, load: Callable[[str], LoadedModel], capacity: int = 1) -> None:
         self._load = load
@@ -73,9 +71,7 @@ class ModelPool:
     @contextmanager
     def use(self, model_id: str, on_wait: OnWait = patient) -> Iterator[Entry]:
         """The model, loaded if need be, and kept until the `with` ends; never one inside another.
-
-        `on_wait(seconds)` is called while another thread loads the model or uses the one to be dropped.
-        """
+        `on_wait(seconds)` is called while another thread loads the model or uses the one to be dropped."""
         entry = self._taken(model_id) or self._waited_for(model_id, on_wait)
         try:
             yield entry
@@ -171,9 +167,7 @@ POOL = ModelPool(_load)
 
 def load_aside(model_id: str, say: Callable[[str], object]) -> None:
     """Load a model into the pool by a thread of its own, while `say` is told how far that is; it may raise to give up.
-
-    Errors: whatever loading it raises.
-    """
+    Errors: whatever loading it raises."""
     failures: list[BaseException] = []
 
     def load() -> None:
@@ -194,26 +188,15 @@ def load_aside(model_id: str, say: Callable[[str], object]) -> None:
 
 
 def replies(
-    loaded: LoadedModel,
-    removed: Mapping[SideName, Mask],
-    prompt: str,
-    max_new_tokens: int,
-    *,
-    margins_along: bool = False,
-    likelihoods: bool = False,
-    on_wait: OnWait = patient,
-) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:
+    loaded: LoadedModel, removed: Mapping[SideName, Mask], prompt: str, max_new_tokens: int, *,
+    margins_along: bool = False, likelihoods: bool = False, on_wait: OnWait = patient,
+) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:  # fmt: skip
     """The replies of the model without these rows, as they are written: one batch.
 
     margins_along, likelihoods: as in `dialogue`. A chat template's thinking mode is off.
 
     Sessions take turns, one pass each, and none ever sees another's mask. `on_wait(seconds)` is called while another
-    one keeps the model for longer; it may raise to give up. Close the generator to stop.
-    """
-    from engine.edits.edit import UNEDITED, edit_of
-    from engine.judges.base import EMBEDDED, open_judges
-    from engine.studies.refusal.dialogue import dialogue
-
+    one keeps the model for longer; it may raise to give up. Close the generator to stop."""
     edits = {side: edit_of(rows, loaded.rows.n_rows) if len(rows) else UNEDITED for side, rows in removed.items()}
     judge = open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):
@@ -224,7 +207,6 @@ def replies(
 
 
 def keep(event: Event, texts: MutableMapping[Side, str], outcomes: MutableMapping[Side, Outcome[Side]]) -> None:
-    """Adds what has come of a reply to its text, or its outcome."""
     if isinstance(event, Piece):
         texts[event.side] += event.text
     else:
@@ -234,9 +216,7 @@ def keep(event: Event, texts: MutableMapping[Side, str], outcomes: MutableMappin
 class _Threads:
     """How many sessions compute on one thread now, and what the setting was before the first of them."""
 
-    lock = threading.Lock()
-    users = 0
-    before = 1
+    lock, users, before = threading.Lock(), 0, 1
 
 
 @contextmanager
@@ -269,14 +249,10 @@ def preload(*, warm: bool) -> None:
         return
     wanted.wait(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
     try:
-        import numpy as np
-
         with POOL.use(model) as entry:
             if warm:
                 none = np.zeros(0, dtype=np.int64)
                 list(replies(entry.loaded, {"before": none, "after": none}, "Hello", 2))
-        import engine.edits.contrasts  # noqa: F401
-
         gc.collect()
         gc.freeze()  # torch's many objects are here to stay: no collection has to look at them again
     except InputError:

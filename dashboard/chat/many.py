@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from dashboard.chat import stamps
 from dashboard.chat.edits import DOMAINS
 from dashboard.chat.live import Entry, fitting_threads
 from dashboard.state import shipped
+from engine.edits.edit import UNEDITED, Edit as EngineEdit, edit_of
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, Exchange, open_judges, verdicts_on
 from engine.records.locks import OnWait, patient
-
-if TYPE_CHECKING:
-    from engine.edits.edit import Edit as EngineEdit
-    from engine.edits.masks import Mask
-    from engine.measures.fluency import Reference
 
 PROMPTS, AT_ONCE = 20, 5
 KEPT = 4000  # replies of a model
@@ -37,8 +34,7 @@ class Told:
     repeated: float
     broken: str = ""  # that the edit breaks the model, in words
 
-    def stamp(self, reference: Reference | None) -> str:
-        """As in `stamps`."""
+    def stamp(self, reference: stamps.Reference | None) -> str:
         broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
         return stamps.stamp(self.refusal, self.judged, broken)
 
@@ -53,22 +49,13 @@ def prompts(model: str, domain: str) -> list[shipped.Example]:
 
 
 def replies(
-    entry: Entry,
-    mask: Mask,
-    asked: Sequence[str],
-    max_new_tokens: int,
-    *,
-    on_pass: Callable[[], None] = lambda: None,
-    on_wait: OnWait = patient,
-) -> Iterator[dict[str, Pair]]:
+    entry: Entry, mask: Mask, asked: Sequence[str], max_new_tokens: int, *,
+    on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient,
+) -> Iterator[dict[str, Pair]]:  # fmt: skip
     """What is known of every prompt, as it is and with `mask` zeroed: at first, and after every batch.
-
     What is known of the model is not written again. A batch holds up to `AT_ONCE` prompts under what is missing of both
     edits; `on_pass()` before every pass and `on_wait(seconds)` while another thread holds the model may raise to give
-    up, and what was written until then stays known. `InputError` as in `generate_under`.
-    """
-    from engine.edits.edit import UNEDITED, edit_of
-
+    up, and what was written until then stays known. `InputError` as in `generate_under`."""
     edit = edit_of(mask, entry.loaded.rows.n_rows)
 
     def known() -> dict[str, Pair]:
@@ -93,14 +80,9 @@ def replies(
 
 
 def _write(
-    entry: Entry,
-    edits: Sequence[EngineEdit],
-    asked: Sequence[str],
-    max_new_tokens: int,
-    on_pass: Callable[[], None],
+    entry: Entry, edits: Sequence[EngineEdit], asked: Sequence[str], max_new_tokens: int, on_pass: Callable[[], None],
     on_wait: OnWait,
-) -> None:
-    from engine.judges.base import EMBEDDED, Exchange, open_judges, verdicts_on
+) -> None:  # fmt: skip
     from engine.measures.fluency import Asked, repetition, reply_log_probabilities
     from engine.measures.generation import generate_under
 

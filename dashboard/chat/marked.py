@@ -1,13 +1,13 @@
 """A reply as HTML that shows it letter by letter: escaped, its tokens shaded, words underlined."""
 
-from __future__ import annotations
-
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 from re import finditer
 from typing import NamedTuple
+
+from dashboard.charts import formats
 
 # Surprise is shaded from none at 0 nats to full at this many; a token of 1 in 400 has 6.
 FULL_NATS = 6.0
@@ -74,21 +74,17 @@ def _words(text: str) -> list[tuple[str, int, int]]:
 
 def as_html(text: str, spans: Sequence[Span] = ()) -> str:
     """The text, every letter of it escaped, with the declarations of the spans that cover it; they may overlap.
-
-    Nothing of the text becomes a tag, an attribute or an entity.
-    """
-    return "".join(_pieces(text, spans))
-
-
-def _pieces(text: str, spans: Sequence[Span]) -> Iterator[str]:
-    text = text.encode("utf-8", "replace").decode()
+    Nothing of the text becomes a tag, an attribute or an entity."""
+    text = formats.shown(text)
     cuts = {0, len(text)}
     for span in spans:
         cuts |= {min(max(place, 0), len(text)) for place in span[:2]}
+    pieces = []
     for start, end in pairwise(sorted(cuts)):
         css = ";".join(dict.fromkeys(span.css for span in spans if span.start <= start and end <= span.end))
         escaped = html.escape(text[start:end])
-        yield f'<span style="{css}">{escaped}</span>' if css else escaped
+        pieces.append(f'<span style="{css}">{escaped}</span>' if css else escaped)
+    return "".join(pieces)
 
 
 def moved(spans: Sequence[Span], offset: int) -> list[Span]:

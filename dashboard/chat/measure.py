@@ -1,7 +1,4 @@
-"""What zeroing some rows costs: a short measurement.
-
-The engine (and with it torch) is imported when it is asked for, never before.
-"""
+"""What zeroing some rows costs: a short measurement. torch is imported when it is asked for, never before."""
 
 from __future__ import annotations
 
@@ -11,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.chat.live import fitting_threads
+from engine.edits.masks import Mask
 from engine.records.locks import held
+from engine.stats.blocks import block_difference
 
 if TYPE_CHECKING:
     from engine.data.corpora import Windows
-    from engine.edits.masks import Mask
     from engine.measures.nll import NegativeLogLikelihood
     from engine.models.loading import LoadedModel
 
@@ -38,11 +36,8 @@ class NllChange:
 
 def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange:
     """NLL of the model as it is and with the rows of `mask` zeroed, on the same windows, under the model's lock.
-
-    `progress` is called between batches and may raise to give up; the weights are back then.
-    """
+    `progress` is called between batches and may raise to give up; the weights are back then."""
     from engine.interventions.in_weights import zeroed
-    from engine.stats.blocks import block_difference
 
     tokens = evaluation_windows(loaded)
     with held(loaded.lock, lambda _: progress("waiting for another session", 0, 1)), fitting_threads(loaded):
@@ -53,11 +48,11 @@ def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange
     return NllChange(dense.nats_per_token, edited.nats_per_token, difference, stderr, dense.tokens)
 
 
-def evaluation_windows(loaded: LoadedModel) -> Windows:
+def evaluation_windows(loaded: LoadedModel, samples: int = WINDOWS) -> Windows:
     """The first windows of the shipped evaluation text, in this model's tokens."""
     from engine.data.corpora import windows
 
-    return windows(CORPUS, loaded.tokenizer, role="evaluation", samples=WINDOWS, length=WINDOW_TOKENS)
+    return windows(CORPUS, loaded.tokenizer, role="evaluation", samples=samples, length=WINDOW_TOKENS)
 
 
 def _nll(

@@ -1,9 +1,6 @@
 """The example that Live edit opens with: run once per server on the app's first model, shown to whoever comes.
 
-It is written in the background by `prepare`, after the first page is up; no page waits for it.
-"""
-
-from __future__ import annotations
+It is written in the background by `prepare`, after the first page is up; no page waits for it."""
 
 import math
 from contextlib import suppress
@@ -26,16 +23,14 @@ REPLY_TOKENS = 40
 class _Opening:
     """The one of this server, as far as it is written. expected: is it being written, or going to be?"""
 
-    def __init__(self) -> None:
-        self.expected = False
-        self.now: Try | None = None
+    expected = False
+    now: Try | None = None
 
 
 _OPENING = _Opening()
 
 
 def expect() -> None:
-    """`prepare` is going to be called."""
     _OPENING.expected = True
 
 
@@ -51,7 +46,6 @@ def request(model: str = "") -> Request | None:
 
 
 def _installing() -> Edit | None:
-    """The demo's first operating point."""
     domain, selector = edits.DOMAINS[0], edits.refusal_selectors()[0]
     point = shipped.operating_point(selector, domain)
     return None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
@@ -108,7 +102,6 @@ def shown() -> Try | None:
 
 
 def expected() -> bool:
-    """Is it worth waiting for?"""
     return _OPENING.expected
 
 

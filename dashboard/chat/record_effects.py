@@ -1,8 +1,6 @@
 """Writes what ships of edits' effects: `python -m dashboard.chat.record_effects [MODEL]` measures what the record of a
 shipped model lacks, as the app does before it answers under an edit (`dashboard.chat.effects`)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -59,7 +57,6 @@ def _measured(entry: live.Entry, edit: Edit, about: Record) -> Record:
 
 
 def main(model: str = shipped.DEMO) -> None:
-    """Writes the record of all offered edits of a shipped model."""
     from engine.commands.common import err
     from engine.records.progress_bars import progress_bars
 

@@ -3,7 +3,6 @@ that the app and a site answer under these edits without a wait. `dashboard.chat
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,17 @@ import polars as pl
 from dashboard.chat import edits
 from dashboard.chat.edits import Edit
 from dashboard.state import scores, shipped
-from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, stamp
+from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, while_unchanged
+from engine.edits.contrasts import refusal_mask
+from engine.edits.edit import mask_hash
 from engine.edits.effect import Change, Effect
+from engine.edits.masks import Mask, removed_rows
+from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.files import json_object
 from precomputed import demo_dir, smollm2_dir
 
 if TYPE_CHECKING:
-    from engine.edits.masks import Mask
     from engine.models.loading import LoadedModel
 
 FILES = {shipped.DEMO: demo_dir() / "effects.json", shipped.SMOLLM2: smollm2_dir() / "effects.json"}
@@ -71,7 +73,6 @@ def recorded(model: str = shipped.DEMO) -> Record:
 def about_now() -> dict[str, str]:
     """The shipped risk prompts and their judge, as an effect has them."""
     from engine.data.pairs import pairs_record
-    from engine.judges.base import EMBEDDED, open_judges
     from engine.studies.refusal.effect import GENERAL, shipped_prompts
 
     asked = pairs_record(GENERAL.name, [pair for pairs in shipped_prompts().values() for pair in pairs])
@@ -87,7 +88,7 @@ def effect_of(loaded: LoadedModel, mask: Mask, edit: Edit | None) -> Effect | No
     weights, this number type and these rows. `InputError` where the gate did not let it answer."""
     if edit is None or edit.run or loaded.id not in FILES:
         return None
-    record = _kept(loaded.id, stamp(FILES[loaded.id]))
+    record = _kept(loaded.id)
     known = record["effects"].get(name_of(edit), {})
     of = record["weights"], record["about"].get("dtype"), known.get("mask")
     if of != (loaded.weights_hash, loaded.dtype, short_hash(mask)):
@@ -97,15 +98,11 @@ def effect_of(loaded: LoadedModel, mask: Mask, edit: Edit | None) -> Effect | No
     return effect(known, loaded.weights_hash, mask)
 
 
-@lru_cache(maxsize=4)
-def _kept(model: str, _file_stamp: object) -> Record:
-    return recorded(model)
+_kept = while_unchanged(4, lambda model: (FILES[model],))(recorded)
 
 
 def effect(known: Record, weights_hash: str = "", mask: Mask | None = None) -> Effect:
     """A recorded effect, over all domains; its base prompts were held against their limit when it was recorded."""
-    from engine.edits.edit import mask_hash
-
     risk, malign, benign = (
         {"all": Change(*known[side])} if side in known else {} for side in ("shipped", "pairs", "base")
     )
@@ -121,9 +118,6 @@ def is_known(found: Record, edit: Edit, model: str = shipped.DEMO) -> bool:
 
 def mask_of(edit: Edit, model: str = shipped.DEMO) -> Mask:
     """The rows that an edit of a shipped model removes, by the shipped scores and contrasts; loads no model."""
-    from engine.edits.contrasts import refusal_mask
-    from engine.edits.masks import removed_rows
-
     if edit.mode == "refusal":
         return refusal_mask(shipped.demo_contrasts()[edit.selector, edit.domain], edit.lam, edit.k)
     folder: Path = shipped.folders()[shipped.TITLES[model]]
@@ -132,6 +126,4 @@ def mask_of(edit: Edit, model: str = shipped.DEMO) -> Mask:
 
 def short_hash(mask: Mask) -> str:
     """By which a recorded mask is known again."""
-    from engine.edits.edit import mask_hash
-
     return mask_hash(mask)[:HASH_LETTERS]

@@ -1,20 +1,21 @@
-"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why."""
+"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why; and its facts in a line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from dashboard.chat.live import fitting_threads
+from dashboard.charts import formats
+from dashboard.chat.live import Entry, Outcome, Side, fitting_threads
+from dashboard.show import layout
 from dashboard.state import shipped
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dashboard.chat.live import Entry
     from engine.measures.fluency import Reference
 
 ANSWERS, REFUSES, BROKEN, NOT_JUDGED = "ANSWERS", "REFUSES", "BROKEN", "NOT JUDGED"
@@ -44,8 +45,17 @@ def stamp(refusal: bool, judged: bool, broken: str = "") -> str:
     return (REFUSES if refusal else ANSWERS) if judged else NOT_JUDGED
 
 
+def mean_of(outcome: Outcome[Any]) -> float | None:
+    """Of a reply's log-probabilities, in nats; None where it says nothing."""
+    return fmean(outcome.log_probabilities) if outcome.log_probabilities else None
+
+
+def why_broken(outcome: Outcome[Any], reference: Reference | None) -> str:
+    """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
+    return reference.broken(mean_of(outcome), outcome.repeated) if reference else ""
+
+
 def chip(stamp: str) -> tuple[str, str]:
-    """What a stamp says with its icon, and its colour."""
     return f"{LOOKS[stamp].icon} {stamp}", LOOKS[stamp].colour
 
 
@@ -62,8 +72,7 @@ def reference_of(
         with suppress(InputError), fitting_threads(entry.loaded):
             found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_pass=on_pass, on_wait=on_wait)
         entry.reference.append(found)
-    known: Reference | None = entry.reference[0]
-    return known
+    return entry.reference[0]
 
 
 def explained(reference: Reference | None) -> str:
@@ -83,3 +92,31 @@ def explained(reference: Reference | None) -> str:
         f"of {reference.readings} readings: the model as it is answered {reference.replies} example prompts with at "
         f"most {reference.reply_tokens} tokens, and each reply was read under its own prompt and under other ones."
     )
+
+
+def facts(outcome: Outcome[Side], broken: str = "") -> str:
+    """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that."""
+    length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
+    pieces = [formats.seconds(outcome.elapsed_s), length]
+    if (mean := mean_of(outcome)) is not None:
+        pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
+    if broken:
+        pieces.append(f"**{layout.plain(broken)}**")
+    if outcome.margin_note:
+        pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
+    elif outcome.margin is None:
+        pieces.append("no margin")
+    if contradicts(outcome):
+        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
+        pieces.append(
+            f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
+            "of it"
+        )
+    if outcome.reason:
+        pieces.append(f"judge: {layout.plain(outcome.reason)}")
+    return " · ".join(pieces)
+
+
+def contradicts(outcome: Outcome[Side]) -> bool:
+    """Does the margin lean to the other side than the judge's verdict on the whole reply?"""
+    return bool(outcome.judged and outcome.margin) and (outcome.margin > 0) != outcome.refusal  # type: ignore[operator]

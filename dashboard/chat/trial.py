@@ -1,25 +1,19 @@
 """Zero some rows of a model in memory and show what changes: NLL, and the reply to a prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dashboard.charts import formats
-from dashboard.chat import answers, effects, live, measure, outcome_words
+from dashboard.chat import answers, effects, live, measure, stamps
 from dashboard.chat.answers import Say
-from dashboard.chat.live import Side
+from dashboard.chat.edits import Edit
+from dashboard.chat.live import Entry, Side
 from dashboard.chat.writing import NO_ROWS
 from dashboard.show import layout, reply_text
-
-if TYPE_CHECKING:
-    from dashboard.chat.edits import Edit
-    from dashboard.chat.live import Entry
-    from engine.edits.masks import Mask
+from engine.edits.masks import Mask
 
 SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
 
@@ -27,10 +21,8 @@ SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
 @dataclass(frozen=True)
 class Request:
     """What to try. label: the settings in words. weights_hash: of the weights that the rows belong to.
-
     edit: that the rows were made by, None for ticked ones. control: random rows beside an edit, which nobody chose and
-    nobody can keep: what they do to refusal is not measured before they are shown.
-    """
+    nobody can keep: what they do to refusal is not measured before they are shown."""
 
     model: str
     label: str
@@ -106,4 +98,4 @@ def _show(request: Request, now: Trial, whole: bool) -> None:
                 outcome = now.outcomes[side]
                 margin = "" if outcome.margin is None else f"margin {outcome.margin:+.2f}".replace("-", "−")
                 verdict = layout.verdict(outcome.refusal, outcome.judged)
-                st.caption(" · ".join(filter(None, (verdict, margin, outcome_words.facts(outcome)))))
+                st.caption(" · ".join(filter(None, (verdict, margin, stamps.facts(outcome)))))

@@ -6,8 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -15,11 +14,8 @@ from dashboard.chat import stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
+from engine.edits.masks import Mask
 from engine.records.environment import environment
-
-if TYPE_CHECKING:
-    from engine.edits.masks import Mask
-    from engine.measures.fluency import Reference
 
 KEPT = 100  # tries of a session
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
@@ -60,7 +56,7 @@ class Try:
     broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
-    reference: Reference | None = None  # what says whether a reply is broken
+    reference: stamps.Reference | None = None  # what says whether a reply is broken
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     ended: bool = False
     problem: str = ""
@@ -78,11 +74,9 @@ class Try:
         """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
         if self.broken and outcome.side == "after":
             return self.broken
-        mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
-        return self.reference.broken(mean, outcome.repeated) if self.reference else ""
+        return stamps.why_broken(outcome, self.reference)
 
     def stamp(self, outcome: Outcome[Side]) -> str:
-        """As in `stamps`."""
         return stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
 
     def about(self, request: Request) -> bool:
@@ -91,72 +85,53 @@ class Try:
 
     def missing(self, request: Request) -> tuple[Side, ...]:
         """Sides that `request` wants and this try, which is `about` it, has not.
+        A control with another seed, and a side without the margins that are asked for, count as missing."""
 
-        A control with another seed, and a side without the margins that are asked for, count as missing.
-        """
-        missing = []
-        for side in request.sides:
+        def lacks(side: Side) -> bool:
             outcome = self.outcomes.get(side)
-            other = side == "control" and request.control_seed != self.control_seed
-            lacks = outcome is not None and request.margins and not outcome.along and outcome.margin is not None
-            if outcome is None or other or lacks:
-                missing.append(side)
-        return tuple(missing)
+            if outcome is None or (side == "control" and request.control_seed != self.control_seed):
+                return True
+            return request.margins and not outcome.along and outcome.margin is not None
+
+        return tuple(filter(lacks, request.sides))
 
 
 def mask_hash(mask: Mask) -> str:
-    """SHA-256 of the removed row ids, to tell masks apart in a file."""
     return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()
 
 
 def record(one: Try) -> dict[str, Any]:
     """A try as plain data: settings, replies with verdict and margins, rows removed, the model."""
-    request = one.request
+    request, reference = one.request, one.reference
     return {
-        "began": one.began,
-        "model": one.model or {"id": request.model},
-        "prompt": request.prompt,
-        "edit": asdict(request.edit),
-        "reply_tokens": request.reply_tokens,
-        "control_seed": one.control_seed,
+        "began": one.began, "model": one.model or {"id": request.model}, "prompt": request.prompt,
+        "edit": asdict(request.edit), "reply_tokens": request.reply_tokens, "control_seed": one.control_seed,
         "rows_removed": one.rows_removed,
         "rows_removed_by_projection": one.removed.to_dicts() if one.removed is not None else None,
-        "mask_sha256": one.mask_sha256 or None,
-        "effect_on_refusal": one.effect or None,
-        "complete": one.complete,
-        "broken_below_nats_per_token": one.reference.lowest if one.reference else None,
-        "broken_above_repetition": one.reference.most if one.reference else None,
+        "mask_sha256": one.mask_sha256 or None, "effect_on_refusal": one.effect or None, "complete": one.complete,
+        "broken_below_nats_per_token": reference.lowest if reference else None,
+        "broken_above_repetition": reference.most if reference else None,
         "replies": {side: _reply(one.outcomes[side], one) for side in SIDES if side in one.outcomes},
-    }
+    }  # fmt: skip
 
 
 def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
-    mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
     return {
-        "text": outcome.text,
-        "refusal": outcome.refusal,
-        "judged": outcome.judged,
-        "judge_reason": outcome.reason,
-        "broken": one.why_broken(outcome) or None,
-        "mean_log_probability": mean,
-        "repetition": outcome.repeated,
-        "margin": outcome.margin,
+        "text": outcome.text, "refusal": outcome.refusal, "judged": outcome.judged, "judge_reason": outcome.reason,
+        "broken": one.why_broken(outcome) or None, "mean_log_probability": stamps.mean_of(outcome),
+        "repetition": outcome.repeated, "margin": outcome.margin,
         "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
-        "tokens": outcome.tokens,
-        "finished": outcome.finished,
-        "elapsed_s": round(outcome.elapsed_s, 3),
-    }
+        "tokens": outcome.tokens, "finished": outcome.finished, "elapsed_s": round(outcome.elapsed_s, 3),
+    }  # fmt: skip
 
 
 def session_json(tries: list[Try]) -> str:
     """All tries of a session with the software they were made with."""
     whole = {
-        "format": "selector-audit live session",
-        "version": 1,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment(),
+        "format": "selector-audit live session", "version": 1,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment(),
         "tries": [record(one) for one in tries],
-    }
+    }  # fmt: skip
     return json.dumps(whole, indent=2, ensure_ascii=False)
 
 
@@ -164,14 +139,11 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
     """Tries side by side for people: verdict and margin of every side. Newest first."""
     rows = []
     for number, one in reversed(list(enumerate(tries, start=1))):
-        model = shipped.title_of(one.request.model)
+        request = one.request
         row = {
-            "Try": number,
-            "Model": model,
-            "Edit": one.request.edit.describe(),
-            "Prompt": one.request.prompt,
-            "Rows": one.rows_removed,
-        }
+            "Try": number, "Model": shipped.title_of(request.model), "Edit": request.edit.describe(),
+            "Prompt": request.prompt, "Rows": one.rows_removed,
+        }  # fmt: skip
         for side in SIDES:
             outcome = one.outcomes.get(side)
             row[TITLES[side]] = verdict(outcome, one.why_broken(outcome)) if outcome else "–"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import fmean
-from typing import TYPE_CHECKING
 
 from dashboard.chat import edits, effects, live, stamps, writing
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.chat.shipped_effects import WALKED
 from dashboard.chat.writing import NO_ROWS, Progress
+from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
-
-if TYPE_CHECKING:
-    from engine.edits.masks import Mask
-    from engine.measures.fluency import Reference
 
 ORDERS = ("lerf", "morf")
 WHOLE = "whole"  # the step without an edit
@@ -40,14 +35,13 @@ class Step:
         """Is its reply written, or held back?"""
         return self.outcome is not None or bool(self.withheld)
 
-    def why_broken(self, reference: Reference | None) -> str:
+    def why_broken(self, reference: stamps.Reference | None) -> str:
         """Why the reply counts as broken, "" where it does not or nothing is known to compare it with."""
-        if self.broken or self.outcome is None or reference is None:
+        if self.broken or self.outcome is None:
             return self.broken
-        read = self.outcome.log_probabilities
-        return reference.broken(fmean(read) if read else None, self.outcome.repeated)
+        return stamps.why_broken(self.outcome, reference)
 
-    def stamp(self, reference: Reference | None) -> str:
+    def stamp(self, reference: stamps.Reference | None) -> str:
         """As in `stamps`, "" before there is a reply."""
         if self.outcome is None:
             return stamps.BROKEN if self.broken else ""
@@ -55,7 +49,6 @@ class Step:
 
 
 def name_of(order: str, rate: float) -> str:
-    """Of a step."""
     return f"{order} {rate:g}"
 
 
@@ -69,18 +62,12 @@ def steps_of(selector: str, run: str = "") -> dict[str, Step]:
 
 
 def write(
-    steps: Mapping[str, Step],
-    entry: live.Entry,
-    prompt: str,
-    tokens: int,
-    progress: Progress,
+    steps: Mapping[str, Step], entry: live.Entry, prompt: str, tokens: int, progress: Progress,
     on_wait: OnWait = patient,
-) -> Iterator[None]:
+) -> Iterator[None]:  # fmt: skip
     """Writes every step; yields whenever there is more to see.
-
     Edits whose effect is known are answered with the model as it is in one batch, the others by themselves as soon as
-    theirs was measured. What the gate holds back says so. `InputError` as in `edits.mask_of` and `dialogue`.
-    """
+    theirs was measured. What the gate holds back says so. `InputError` as in `edits.mask_of` and `dialogue`."""
     masks: dict[str, Mask] = {WHOLE: NO_ROWS}
     for name, step in steps.items():
         if step.edit is not None:
@@ -111,7 +98,7 @@ def _answered(step: Step, entry: live.Entry, mask: Mask, progress: Progress) -> 
     return True
 
 
-def finding(steps: Mapping[str, Step], reference: Reference | None) -> str:
+def finding(steps: Mapping[str, Step], reference: stamps.Reference | None) -> str:
     """At which share the replies of either order break first, in one sentence; "" until all steps have ended."""
     if not all(step.ended for step in steps.values()):
         return ""
@@ -119,7 +106,7 @@ def finding(steps: Mapping[str, Step], reference: Reference | None) -> str:
     return f"with the least relevant rows first {least}; with the most relevant first {most}."
 
 
-def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
+def telling(steps: Mapping[str, Step], reference: stamps.Reference | None) -> float:
     """The rate that tells most: the first at which both orders are answered, and one reply is broken and the other not;
     else that of the middle."""
     for rate in WALKED:
@@ -129,12 +116,11 @@ def telling(steps: Mapping[str, Step], reference: Reference | None) -> float:
     return WALKED[len(WALKED) // 2]
 
 
-def _first_break(steps: Mapping[str, Step], order: str, reference: Reference | None) -> str:
-    """In words, of the replies that are shown."""
+def _first_break(steps: Mapping[str, Step], order: str, reference: stamps.Reference | None) -> str:
     shown = {rate: steps[name_of(order, rate)] for rate in WALKED if not steps[name_of(order, rate)].withheld}
     if not shown:
         return "no reply is shown"
-    broken = next((rate for rate, step in shown.items() if step.stamp(reference) == stamps.BROKEN), None)
-    if broken is not None:
-        return f"the reply breaks first at {broken:.0%}"
+    for rate, step in shown.items():
+        if step.stamp(reference) == stamps.BROKEN:
+            return f"the reply breaks first at {rate:.0%}"
     return f"no reply is broken, up to {max(shown):.0%}"

@@ -3,8 +3,6 @@
 `report.html.jinja` says what stands there, section by section; what was not measured is named with its command.
 Everything from files is escaped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,9 +55,7 @@ class Run:
 
     @property
     def sweep_entry(self) -> dict[str, Any]:
-        """What the manifest says about the sweep."""
-        entry: dict[str, Any] = self.manifest["files"][f"{results.SWEEP}.parquet"]
-        return entry
+        return self.manifest["files"][f"{results.SWEEP}.parquet"]
 
     @property
     def curves(self) -> pl.DataFrame:
@@ -113,27 +109,20 @@ def _built(folders: Sequence[Path]) -> str:
                 f"{run.folder}: nll of {results.SWEEP}.parquet is nowhere a number, so there is nothing to report; "
                 f"run `{command_of(results.SWEEP, run.model_to_type)}` again, in another --dtype"
             )
-    several, script = len(runs) > 1, get_plotlyjs()
-    plotly = Markup(script)  # nosec B704 # a file of the installed plotly
+    several = len(runs) > 1
+    plotly = Markup(get_plotlyjs())  # nosec B704 # a file of the installed plotly
     face = Markup(typeface.css())  # nosec B704 # a file of ours, in base64
     return _template().render(
-        runs=runs,
-        plotly=plotly,
-        typeface=face,
-        replication=_replication(runs) if several else None,
+        runs=runs, plotly=plotly, typeface=face, replication=_replication(runs) if several else None,
         unmeasured=[run.model for run in runs if run.unmasked is None] if several else [],
-    )
+    )  # fmt: skip
 
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.ChainableUndefined,  # a manifest need not name everything
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.ChainableUndefined, keep_trailing_newline=True,  # a manifest need not name everything
+    )  # fmt: skip
     environment.filters |= {
         "selector": palette.title,
         "rate": formats.rate,
@@ -142,22 +131,14 @@ def _template() -> jinja2.Template:
         "chance": lambda tasks: f"{_means(tasks, ['selector', 'rate'], ['chance'])['chance'][0]:.3f}",
     }
     environment.globals |= {
-        "command": command_of,
-        "control_answers": control_answers,
-        "protocols_summary": protocols_summary,
-        "claim_ledger": _claims,
-        "moved": partial(verdict_moves.sentences, title=palette.title),
+        "command": command_of, "control_answers": control_answers, "protocols_summary": protocols_summary,
+        "claim_ledger": _claims, "moved": partial(verdict_moves.sentences, title=palette.title),
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
-        "shortfalls": shortfalls,
-        "start_in_words": start_in_words,
-        "sufficiency": _sufficiency,
-        "gaps": _gaps,
-        "errors_words": _errors_words,
-        "accuracies": _accuracies,
-        "nearest": _nearest,
+        "shortfalls": shortfalls, "start_in_words": start_in_words, "sufficiency": _sufficiency, "gaps": _gaps,
+        "errors_words": _errors_words, "accuracies": _accuracies, "nearest": _nearest,
         "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
-    }
+    }  # fmt: skip
     return environment.get_template("report.html.jinja")
 
 
@@ -172,7 +153,6 @@ def _figure(drawn: go.Figure) -> Markup:
 
 
 def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFrame:
-    """Means over seeds, or over tasks."""
     return table.group_by(keys, maintain_order=True).agg(pl.col(values).mean())
 
 
@@ -186,17 +166,14 @@ def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _errors_words(table: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> str:
-    """What the errors of a table's differences hold."""
     if not has_blocks(table):
         return (
             "Errors take evaluation windows as independent (an earlier version measured them), which makes them too "
             "small."
         )
-    drawn = (
-        ", and between disjoint draws of the calibration text at the rates at which these were measured"
-        if draw_sweep is not None
-        else "; the draw of the calibration text was not measured and is not in them"
-    )
+    drawn = ", and between disjoint draws of the calibration text at the rates at which these were measured"
+    if draw_sweep is None:
+        drawn = "; the draw of the calibration text was not measured and is not in them"
     return f"Errors are over {units_in_words(table, numbers=True)} and over seeds{drawn}; intervals are Student's t."
 
 
@@ -207,31 +184,25 @@ def _replication(runs: list[Run]) -> Markup:
         at = run.curves.filter(pl.col("order") == "lerf", (pl.col("rate") - RATE).abs() < 1e-9)
         means, dense = _means(at, ["selector"], ["nll"]), run.unmasked
         added.append({} if dense is None else {name: nll - dense for name, nll in means.iter_rows()})
-    drawn, names = go.Figure(), _labels(runs)
+    names = [run.model for run in runs]  # where two are called the same, each with its results folder
+    names = [f"{run.model} ({run.folder.name})" if names.count(run.model) > 1 else run.model for run in runs]
+    drawn = go.Figure()
     for selector in palette.in_order(list({name for one in added for name in one})):
         look = palette.style(selector)
         line, marker = {"color": look.colour, "dash": look.dash}, {"symbol": look.symbol, "size": 9}
-        x, y = names, [one.get(selector) for one in added]
-        drawn.add_scatter(x=x, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
+        y = [one.get(selector) for one in added]
+        drawn.add_scatter(x=names, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
     drawn.update_yaxes(title=f"NLL at {RATE:.0%} LeRF, above the unmasked model (nats)")
     return _figure(drawn)
 
 
-def _labels(runs: list[Run]) -> list[str]:
-    """The models' names; where two are called the same, each with its results folder."""
-    names = [run.model for run in runs]
-    return [f"{run.model} ({run.folder.name})" if names.count(run.model) > 1 else run.model for run in runs]
-
-
 def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
-    """Both curves, and their values."""
     points, orders = _points(run)
     figures = [_figure(curve_chart.curves(points, order, baseline=run.unmasked)) for order in orders]
     return figures, series.value_table(points).shown
 
 
 def _points(run: Run) -> tuple[pl.DataFrame, list[str]]:
-    """The points of all curves, and the orders that were measured."""
     sweep = run.curves
     selectors = sweep["selector"].unique().to_list()
     points = series.points(sweep, sweep["model"][0], selectors, results.ORDERS, (0.0, 1.0))
@@ -248,19 +219,16 @@ def curves_figure(folder: Path) -> go.Figure:
 
 
 def _claims(run: Run) -> pl.DataFrame:
-    """The ledger of what the run's tables support."""
     found = {stem: run.table(stem) for stem in needed()}
     return ledger({stem: table for stem, table in found.items() if table is not None})
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Mean accuracy over the tasks: a line per rate, a column per selector."""
     means = _means(tasks, ["selector", "rate"], ["accuracy"])
     means = means.with_columns(pl.col("accuracy").round(3), Removed=formats.texts(means["rate"], formats.rate))
     return means.pivot("selector", index="Removed", values="accuracy")
 
 
 def _nearest(table: pl.DataFrame) -> pl.DataFrame:
-    """The lines at the rate nearest to RATE."""
     rate = min(table["rate"].unique().to_list(), key=lambda value: abs(value - RATE))
     return table.filter(pl.col("rate") == rate)

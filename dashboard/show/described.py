@@ -1,7 +1,5 @@
 """A table with what its columns mean, and the registry of tables as such a description."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import polars as pl

@@ -1,9 +1,6 @@
 """Addresses of pages that have become parts of others: links of before lead to that part, with their settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from functools import partial
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -14,12 +11,8 @@ Settings = dict[str, list[str]]
 _PARTS = {"Rank distribution": "Controls", "Claims": "Verdict"}  # of the page Controls, where they have other names
 
 
-def _part(name: str, settings: Settings) -> Settings:
-    return {"part": [name], **settings}
-
-
 def _stability(settings: Settings) -> Settings:
-    return _part("Verdict" if "measure" in settings else "Stability", settings)
+    return {"part": ["Verdict" if "measure" in settings else "Stability"], **settings}
 
 
 def _controls(settings: Settings) -> Settings:
@@ -34,20 +27,16 @@ def _judges(settings: Settings) -> Settings:
     return {"section": ["Judges"], **source, **runs, **settings}
 
 
-def _document(name: str, settings: Settings) -> Settings:
-    return {**settings, "document": [name]}
-
-
 # Former path -> the path of today, and the settings there from those of the link.
 FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
-    "agreement": ("where", partial(_part, "Agreement")),
-    "depth": ("where", partial(_part, "Depth")),
+    "agreement": ("where", lambda settings: {"part": ["Agreement"], **settings}),
+    "depth": ("where", lambda settings: {"part": ["Depth"], **settings}),
     "stability": ("believed", _stability),
     "controls": ("believed", _controls),
     "downstream": ("tasks", dict),
     "judges": ("refusal", _judges),
-    "paper": ("reference", partial(_document, "Paper tables")),
-    "methods": ("reference", partial(_document, "Methods")),
+    "paper": ("reference", lambda settings: {**settings, "document": ["Paper tables"]}),
+    "methods": ("reference", lambda settings: {**settings, "document": ["Methods"]}),
 }
 
 
@@ -61,11 +50,8 @@ def address(path: str, settings: Settings) -> str:
 def routes() -> list[Route]:
     """What answers a former path, before the app is asked: so the browser's Back never meets it."""
 
-    def leading(path: str) -> Callable[[Request], RedirectResponse]:
-        def lead(request: Request) -> RedirectResponse:
-            settings = {name: request.query_params.getlist(name) for name in request.query_params}
-            return RedirectResponse(address(path, settings))
+    def lead(request: Request) -> RedirectResponse:
+        settings = {name: request.query_params.getlist(name) for name in request.query_params}
+        return RedirectResponse(address(request.url.path.rpartition("/")[2], settings))
 
-        return lead
-
-    return [Route(f"/{path}", leading(path)) for path in FORMER]
+    return [Route(f"/{path}", lead) for path in FORMER]

@@ -1,8 +1,5 @@
 """Tables whose columns sort by number while their cells read as text."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -17,7 +14,6 @@ def told(column: str) -> pl.Expr:
 
 
 def show(table: Sortable, **options: Any) -> None:
-    """A table at the place of the call. options: of `st.dataframe`."""
     st.dataframe(_styled(table), hide_index=True, **options)
 
 
@@ -33,10 +29,6 @@ def _styled(table: Sortable) -> Any:
             if value is not None and value == value and texts.setdefault(value, shown) == shown:
                 alike.append(row)
             else:  # no number, or one number with two texts
-                style = style.format(_always(shown), subset=([row], [name]), na_rep=shown)
+                style = style.format(lambda _, shown=shown: shown, subset=([row], [name]), na_rep=shown)
         style = style.format(texts.__getitem__, subset=(alike, [name]))
     return style
-
-
-def _always(text: str) -> Callable[[object], str]:
-    return lambda _: text

@@ -5,8 +5,6 @@ the widget (`start`) and notes its value, in each run (`note`) and as soon as it
 `on_change`): who chooses something and leaves at once stops the run before it comes to the widget. (Two requests that
 reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,13 +19,11 @@ _LAST = "last-page-of"  # session state: key -> the page that had a widget of th
 
 
 def page() -> str:
-    """What tells this page from the others."""
     context = get_script_run_ctx()
     return context.page_script_hash if context else ""
 
 
 def _by_history() -> bool:
-    """The browser's Back or Forward started this run."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
@@ -40,7 +36,6 @@ def forget_page() -> None:
 @dataclass
 class Setting:
     """A widget's value on one page.
-
     key: of the widget; offered: whether it can be at a value; default: where it stands when nobody chose anything.
     shared: the name under which other pages' widgets start with what was chosen here, None = it stays on this page.
     seen: what the page makes of the widget's own value."""
@@ -55,17 +50,13 @@ class Setting:
 
     def start(self) -> None:
         """Starts the widget with what it was left at, unless the link says something."""
-        if self.shared is not None:
-            self._take_over(self.shared)
-        else:
-            self._again()
+        (self._again if self.shared is None else self._take_over)()
 
     def note(self, value: Any) -> None:
         """Remembers a run's value.
         In the one script run that the browser's Back or Forward starts, Streamlit gives widgets what is left of the
         address instead, so that another run is needed."""
-        if self.shared is not None:
-            self._share(self.shared, value)
+        self._share(value)
         if self._wanted is not None and value != self._wanted and _by_history():
             st.session_state.setdefault(_WANTED, {})[self.key] = self._wanted
             st.rerun()
@@ -77,8 +68,7 @@ class Setting:
             return
         value = st.session_state.get(self.key)
         value = self.default if value is None else self.seen(value)
-        if self.shared is not None:
-            self._share(self.shared, value)
+        self._share(value)
         self._leave(value)
 
     def _leave(self, value: Any) -> None:
@@ -96,21 +86,22 @@ class Setting:
         if elsewhere and self.key in left and self.key not in st.query_params and self.offered(left[self.key]):
             st.session_state[self.key] = self._wanted = left[self.key]
 
-    def _take_over(self, name: str) -> None:
+    def _take_over(self) -> None:
         """Right after a change of page the old page's value is still in the session state, but the new widget does not
         take it over."""
-        value, place = st.session_state.setdefault(_KEPT, {}).get(name, (None, None))
+        value, place = st.session_state.setdefault(_KEPT, {}).get(self.shared, (None, None))
         elsewhere = place != self.where or self.key not in st.session_state
         if elsewhere and self.key not in st.query_params and value is not None and self.offered(value):
             st.session_state[self.key] = value
 
-    def _share(self, name: str, value: Any) -> None:
+    def _share(self, value: Any) -> None:
         """A default that nobody chose is no choice, and other pages have other ones.
         A page that does not offer what was chosen elsewhere does not make it forgotten."""
-        kept = st.session_state[_KEPT]
-        before, _ = kept.get(name, (None, None))
+        if self.shared is None:
+            return
+        before, _ = st.session_state[_KEPT].get(self.shared, (None, None))
         if (before is not None and self.offered(before)) or value != self.default:
-            kept[name] = (value, self.where)
+            st.session_state[_KEPT][self.shared] = (value, self.where)
 
 
 @dataclass
@@ -138,7 +129,6 @@ class Several:
         st.session_state[_KEPT][self.key] = (wanted, self._place())
 
     def changed(self) -> None:
-        """As `Setting.changed`."""
         if not _by_history():
             self.note(st.session_state.get(self.key) or [])
 

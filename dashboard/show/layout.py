@@ -1,7 +1,5 @@
 """What every page has: the stage it begins with, how to read it, problems that say what to do, the provenance line."""
 
-from __future__ import annotations
-
 import html
 import logging
 import re
@@ -13,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import FragmentHandledException
 
+from dashboard.charts import formats
 from engine.records.errors import InputError
 
 _EXPORT = "place-of-the-export"  # session state, within a run
@@ -29,7 +28,6 @@ _EMOJI = re.compile(r":[\w+-]+:")  # Streamlit draws these everywhere in a text 
 def heading(title: str, line: str = "") -> DeltaGenerator:
     """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure, where
     that has no line of its own.
-
     At its right end the page's `export_place`. Returns the page's stage: this heading, then its `bar` of settings, then
     its `hero`. It fills the window and no more (frame.css), so whatever else the page has stands below it."""
     stage = st.container(key="stage")
@@ -70,7 +68,6 @@ def finding(title: str, below: str = "") -> None:
 
 
 def how_to_read(text: str) -> None:
-    """How to read the figures above, in full."""
     st.caption(f"**How to read this.** {text}")
 
 
@@ -82,23 +79,18 @@ def section(title: str, anchor: str | Literal[False] = False) -> None:
 def plain(text: str) -> str:
     """Text that markdown shows as it is: file names, errors and models' names may hold anything, also what is no
     Unicode, which becomes question marks."""
-    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, _unicode(text)))
+    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, formats.shown(text)))
 
 
 def worded(text: str) -> str:
     """As `plain`, but what stands between two backticks, such as a command to type, is shown as code."""
-    parts = _CODE.split(_unicode(text))
+    parts = _CODE.split(formats.shown(text))
     if any(_EMOJI.search(part) for part in parts[1::2]):
         return plain("".join(parts))
     return "".join(f"`{part}`" if place % 2 else plain(part) for place, part in enumerate(parts))
 
 
-def _unicode(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
 def verdict(refusal: bool, judged: bool = True) -> str:
-    """A judge's verdict as markdown."""
     if not judged:
         return ":material/help: **not judged**"
     return ":material/block: **refuses**" if refusal else ":material/chat: **answers**"
@@ -145,22 +137,14 @@ def survived() -> Iterator[None]:
         )
 
 
-def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], None]:
+def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], Any]:
     """What is done, how much of how much: a bar in `place`."""
-
-    def progress(what: str, done: int, total: int) -> None:
-        place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
-    return progress
+    return lambda what, done, total: place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 
 
-def queued_in(place: DeltaGenerator) -> Callable[[float], None]:
+def queued_in(place: DeltaGenerator) -> Callable[[float], Any]:
     """Seconds that another session has kept the model: a line in `place`."""
-
-    def waiting(seconds: float) -> None:
-        place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
-
-    return waiting
+    return lambda seconds: place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
 
 
 def footnote(*lines: str) -> None:

@@ -1,8 +1,6 @@
 """The menu: six destinations in the sidebar, the pages of one above each other page; where the app departs from
 Streamlit's own look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -89,14 +87,9 @@ def here() -> str:
 
 
 def link(
-    label: str,
-    path: str,
-    parameters: Mapping[str, str | Sequence[str]],
-    icon: str | None = None,
-    *,
-    help_text: str | None = None,
-    width: int | Literal["content", "stretch"] = "content",
-) -> bool:
+    label: str, path: str, parameters: Mapping[str, str | Sequence[str]], icon: str | None = None, *,
+    help_text: str | None = None, width: int | Literal["content", "stretch"] = "content",
+) -> bool:  # fmt: skip
     """A link to another page with settings of it, in the same tab and session. Nothing where there is no such page;
     returns whether there is one."""
     page = st.session_state.get(_PAGES, {}).get(path)

@@ -1,15 +1,9 @@
 """A reply as plain text, its thinking part folded apart: never rendered as markdown, whatever it holds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.data.thinking import parts
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 FOLDED = "Thinking part"
 STILL_THINKING, NOTHING = "(the thinking part has not ended)", "(nothing after the thinking part)"

@@ -3,15 +3,14 @@
 Streamlit writes a bound widget's value into the address under its key, in the words the page shows, and
 drops what is at its default. Keys are therefore part of shared links and are never renamed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import polars as pl
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts import formats
+from dashboard.charts import formats, palette
 from dashboard.show import layout
 from dashboard.show.kept import Setting, Several
 
@@ -22,31 +21,40 @@ MORE = "more"  # of the fold; in shared links
 def _kept(setting: Setting, widget: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """A widget that starts with what it was left at, with the value that it is at; its default where it is at none."""
     setting.start()
-    value = widget(*given, key=setting.key, bind="query-params", on_change=setting.changed, **options)
+    value = widget(*given, **{"key": setting.key, "bind": "query-params", "on_change": setting.changed} | options)
     value = setting.default if value is None else setting.seen(value)
     setting.note(value)
     return value
 
 
 def choose(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option | None = None,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    keep: bool = False,
+    label: str, options: Sequence[Option], key: str, *, default: Option | None = None,
+    title: Callable[[Option], str] = str, help_text: str | None = None, keep: bool = False,
     place: DeltaGenerator | None = None,
-) -> Option:
+) -> Option:  # fmt: skip
     """One of many, in a list that opens. keep: other pages with the same key start with what was chosen here.
     place: where it stands, None = at the place of the call."""
     index = list(options).index(default) if default is not None and default in options else 0
     setting = Setting(key, options.__contains__, options[index], shared=key if keep else None)
     setting.start()  # before what it may have dropped
-    _drop_foreign(key, options, options[index])
-    value: Option = _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
-    return value
+    if key in st.session_state and st.session_state[key] not in options:
+        st.session_state[key] = options[index]  # one of another page or source would go on standing in the address
+    return _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
+
+
+def choose_domain(
+    table: pl.DataFrame, key: str, label: str = "Domain", *, keep: bool = False, place: DeltaGenerator | None = None
+) -> str:
+    domains = table["domain"].unique(maintain_order=True).to_list()
+    return choose(label, domains, key, title=palette.capital, keep=keep, place=place)
+
+
+def choose_selector(
+    table: pl.DataFrame, key: str, *, default: str | None = None, keep: bool = False,
+    place: DeltaGenerator | None = None,
+) -> str:  # fmt: skip
+    known = palette.in_order(table["selector"].unique())
+    return choose("Selector", known, key, default=default, title=palette.title, keep=keep, place=place)
 
 
 def _at(place: DeltaGenerator | None) -> Any:
@@ -54,33 +62,19 @@ def _at(place: DeltaGenerator | None) -> Any:
     return place or st
 
 
-def _drop_foreign(key: str, options: Sequence[Option], default: Option) -> None:
-    """A value of another page or source would go on standing in the address beside the default that is shown."""
-    if key in st.session_state and st.session_state[key] not in options:
-        st.session_state[key] = default
-
-
 def switch(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    place: DeltaGenerator | None = None,
-) -> Option:
+    label: str, options: Sequence[Option], key: str, *, default: Option, title: Callable[[Option], str] = str,
+    help_text: str | None = None, place: DeltaGenerator | None = None,
+) -> Option:  # fmt: skip
     """One of few, all in sight. place: as in `choose`."""
     setting = Setting(key, options.__contains__, default)
-    value: Option = _kept(
+    return _kept(
         setting, _at(place).segmented_control, label, options, default=default, format_func=title, required=True,
         help=help_text, wrap=True,
     )  # fmt: skip
-    return value
 
 
 def _any(_: object) -> bool:
-    """Any text, yes and no: nothing to look up."""
     return True
 
 
@@ -108,23 +102,13 @@ def rate_range(label: str, rates: Sequence[float], key: str, *, title: Callable[
 
 
 def pick(
-    label: str,
-    options: Sequence[Option],
-    key: str,
-    *,
-    default: Option,
-    title: Callable[[Option], str] = str,
-    help_text: str | None = None,
-    place: DeltaGenerator | None = None,
-    shared: str | None = None,
-) -> Option:
+    label: str, options: Sequence[Option], key: str, *, default: Option, title: Callable[[Option], str] = str,
+    help_text: str | None = None, place: DeltaGenerator | None = None, shared: str | None = None,
+) -> Option:  # fmt: skip
     """One of a few ordered values. shared: widgets of this name, whatever their keys, start on the next page with what
     was chosen here."""
     setting = Setting(key, options.__contains__, default, shared)
-    value: Option = _kept(
-        setting, _at(place).select_slider, label, options, value=default, format_func=title, help=help_text
-    )
-    return value
+    return _kept(setting, _at(place).select_slider, label, options, value=default, format_func=title, help=help_text)
 
 
 def rate(
@@ -141,7 +125,6 @@ def rate(
 
 
 def toggle(label: str, key: str, *, default: bool = False, help_text: str | None = None) -> bool:
-    """Yes or no."""
     return bool(_kept(Setting(key, _any, default), st.toggle, label, default, help=help_text))
 
 
@@ -164,13 +147,16 @@ def tabs(labels: Sequence[str], key: str) -> list[Any]:
     return list(made)
 
 
-def turned(pages: int, key: str, of: object) -> int:
-    """The page of a long list, from 1. Another list (`of`) starts at page 1 again, a link keeps its page."""
+def page_of(table: pl.DataFrame, rows: int, key: str, of: object = None) -> tuple[int, pl.DataFrame]:
+    """A page of a long table, with the number of its first row. Another one (`of`) starts at page 1 again, a link keeps
+    its page."""
+    pages = -(-table.height // rows)
     before = st.session_state.get(f"{key}-of")
     st.session_state[f"{key}-of"] = of
     if before not in (None, of) or not 1 <= st.session_state.get(key, 1) <= pages:
         st.session_state[key] = 1
-    return st.pagination(pages, key=key, bind="query-params")
+    start = (st.pagination(pages, key=key, bind="query-params") - 1) * rows
+    return start, table.slice(start, rows)
 
 
 def more(draw: Callable[[], object]) -> None:
@@ -188,14 +174,8 @@ def text(
     """A line of text. keep: as in `choose`. in_form: it counts with the form's button, before which Streamlit says
     nothing of it."""
     setting = Setting(key, _any, default, shared=key if keep else None, seen=str.strip)
-    setting.start()
-    entered = st.text_input(
-        label, default, key=key, bind="query-params", help=help_text, placeholder=placeholder,
-        on_change=None if in_form else setting.changed,
-    )  # fmt: skip
-    value = entered.strip()
-    setting.note(value)
-    return value
+    more = {"on_change": None} if in_form else {}
+    return _kept(setting, st.text_input, label, default, help=help_text, placeholder=placeholder, **more)
 
 
 def prompt(label: str, key: str, limit: int, *, height: int = 80, placeholder: str | None = None) -> str:

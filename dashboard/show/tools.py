@@ -1,7 +1,5 @@
 """What every page shows in the same way: figures, the menu Export, notes at the foot."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterable
@@ -22,18 +20,10 @@ AT_ONCE_CELLS = 50_000  # of a table whose downloads are made with the page, in 
 
 
 def show(
-    figure: go.Figure,
-    name: str,
-    *,
-    key: str | None = None,
-    clickable: bool = False,
-    brush: bool = False,
-    finding: str = "",
-    below: str | None = None,
-    hero: bool = False,
-) -> list[dict[str, Any]]:
+    figure: go.Figure, name: str, *, key: str | None = None, clickable: bool = False, brush: bool = False,
+    finding: str = "", below: str | None = None, hero: bool = False,
+) -> list[dict[str, Any]]:  # fmt: skip
     """A figure at the place of the call, in words (`in_words`) for who cannot see it; the camera saves it as `name`.
-
     clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the
     figure chooses the points in its box. finding: a sentence in the place of the title; below: how to read the figure,
     None for what stands there. hero: in the place of the page's first figure, with both above it on the page."""

@@ -1,7 +1,5 @@
 """What a page of a site is made of: sentences, figures and tables of the app, one section per model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +38,6 @@ class Run:
 
     @property
     def curves(self) -> results.Curves:
-        """Its sweep."""
         return results.read_paper() if self.published else results.read_run(self.folder)
 
     @property
@@ -60,7 +57,6 @@ class Block:
     below: str = ""
 
     def texts(self) -> list[str]:
-        """What the search reads of it."""
         lines = [self.title, self.below] if self.title else []
         if self.kind == "table":
             lines += [" · ".join(filter(None, row)) for row in self.body["rows"]]

@@ -1,7 +1,5 @@
 """Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -64,9 +62,8 @@ def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
         folder = known.get(name) or find(name)
         models = results.read_run(folder).models
         if not models:
-            raise InputError(
-                f"{folder} holds no sweep, which a site begins with; run `selector-audit analyze MODEL all`"
-            )
+            needs = "which a site begins with; run `selector-audit analyze MODEL all`"
+            raise InputError(f"{folder} holds no sweep, {needs}")
         found.append(Run(folder, titles.get(name, formats.model_title(models[0])), models[0]))
     return found
 
@@ -110,7 +107,12 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
     progress("pages", 1, 3)
     races, made = _races(runs)
     progress("pages", 2, 3)
-    template = _environment().get_template("page.html.jinja")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["worded"] = _worded
+    template = environment.get_template("page.html.jinja")
     for page in shown:
         text = template.render(
             page=page, menu=menu, policy=POLICY, scripts=SCRIPTS, races=races, version=VERSION,
@@ -157,7 +159,6 @@ def _file(title: str) -> str:
 
 
 def _document(title: str) -> list[Section]:
-    """A document of Reference, a section per heading, with what is computed for it."""
     made = []
     for name, text in documents.sections(title).items():
         blocks = [Block("html", _markdown(text))]
@@ -189,7 +190,6 @@ def _markdown(text: str) -> Markup:
 
 
 def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
-    """What the site is, how it is checked, and where its numbers come from."""
     names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
     told = [
         "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped "
@@ -215,15 +215,6 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
             place = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
             found.append([place, passage.document, passage.name, passage.text])
     return found
-
-
-def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    made.filters["worded"] = _worded
-    return made
 
 
 def _worded(text: Any) -> Markup:

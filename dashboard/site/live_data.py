@@ -1,8 +1,6 @@
 """What the live parts need of the shipped model, as scripts: weights, tokenizer, scores, contrasts, edits and their
 effects, and what Watch it break plays."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator
@@ -58,7 +56,6 @@ def live(record: effects.Record) -> bytes:
 
 
 def _told(known: effects.Record) -> tuple[str, str]:
-    """What becomes of an edit, and the sentence of what was measured of it."""
     if known["why"]:
         return LOWERED, f"Not answered: {known['why']}."
     effect = effects.effect(known)

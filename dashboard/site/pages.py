@@ -1,7 +1,5 @@
 """The pages of a site, each made of the app's own figures and sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -24,7 +22,7 @@ from dashboard.charts import (
 )  # fmt: skip
 from dashboard.charts.findings import controls, curves as findings, quadrants, refusal as refusal_findings, trust
 from dashboard.pages.overview import page as overview_page, verdict_table
-from dashboard.pages.reference import published, readable
+from dashboard.pages.reference import published
 from dashboard.pages.refusal.across_models import reversal
 from dashboard.pages.refusal.edit_grid import BENIGN_LIMIT
 from dashboard.site.blocks import Block, Page, Run, Section, optional, table
@@ -87,10 +85,8 @@ def curves_of(page: Page, run: Run) -> Iterator[Block]:
         yield page.figure(drawn, findings.curve(points, order), "; ".join(curve_chart.ORDER_HEADINGS[order]))
     gaps = series.gaps(points)
     if gaps.height:
-        yield page.figure(
-            curve_chart.gap(gaps), findings.gap(gaps),
-            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted",
-        )  # fmt: skip
+        below = "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted"
+        yield page.figure(curve_chart.gap(gaps), findings.gap(gaps), below)
     if points["destroyed"].any():
         yield Block("text", DESTROYED)
     yield table(series.value_table(points).shown, "Perplexity at every rate", "* at a numerical ceiling as printed")
@@ -143,14 +139,15 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
             figure = refusal_edits.edits(kept, kind, "", run.model)
             yield page.figure(figure, refusal_findings.installed(kept, kind), "bars: 95% intervals")
     cells = refusal_values.cells(sweep, points)
-    asked = refusal_values.edited(cells).filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
-    grids = {}
-    for (selector, domain), drawn in asked.sort("domain").group_by("selector", "domain", maintain_order=True):
+    asked, grids = refusal_values.asked(cells).sort("domain"), {}
+    for (selector, domain), drawn in asked.group_by("selector", "domain", maintain_order=True):
         if drawn.height > 1 and selector != "random":
             title = f"{palette.capital(str(domain))}, {palette.title(str(selector))}"
-            grids[title] = _grid(
-                page, cells.filter(domain=domain, selector=selector), drawn, searched=sweep is not None
-            )
+            kept = cells.filter(domain=domain, selector=selector)
+            before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+            first = refusal_values.first_choice(drawn)
+            figure = refusal_trade_off.trade_off(drawn, before, first, BENIGN_LIMIT, "")
+            grids[title] = page.figure(figure, refusal_findings.grid(drawn, kept, searched=sweep is not None))
     if grids:
         yield Block("choice", grids, "Strength against cost", "All edits of one selector and domain")
     if points is not None:
@@ -158,28 +155,20 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
         yield table(shown, "Operating points", "Each rate with Wilson's 95% interval.")
 
 
-def _grid(page: Page, kept: pl.DataFrame, drawn: pl.DataFrame, *, searched: bool) -> Block:
-    before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
-    figure = refusal_trade_off.trade_off(drawn, before, refusal_values.first_choice(drawn), BENIGN_LIMIT, "")
-    return page.figure(figure, refusal_findings.grid(drawn, kept, searched=searched))
-
-
 def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
     """Refusal by LRP's and IG's edits over the given models and the paper's."""
     own = [reversal(found) for run in runs if not run.published and (found := run.table(POINTS)) is not None]
     whole = pl.concat([*own, reversal(read_published(POINTS).frame)])
-    figures = {
-        palette.capital(domain): page.figure(
-            refusal_structure.reversal(whole, domain), refusal_findings.reversal(whole, domain)
-        )
-        for domain in whole["domain"].unique(maintain_order=True)
-    }
+    figures = {}
+    for domain in whole["domain"].unique(maintain_order=True):
+        figure, told = refusal_structure.reversal(whole, domain), refusal_findings.reversal(whole, domain)
+        figures[palette.capital(domain)] = page.figure(figure, told)
     yield Block("choice", figures, "Across models", "The paper's models as printed")
 
 
 def _paper_sections() -> list[Section]:
     tables = [
-        table(readable.to_read(name).shown, (title := describe(name).title),
+        table(published.to_read(name).shown, (title := describe(name).title),
               published.caption(name).removeprefix(f"{title}. "))
         for name in published.tables()
     ]  # fmt: skip
@@ -216,18 +205,16 @@ def pages(runs: Sequence[Run]) -> list[Page]:
 
 
 def provenance(runs: Sequence[Run]) -> list[Section]:
-    """Where every file of the results comes from."""
     sections = []
     for number, run in enumerate(runs):
         manifest = read_manifest(run.folder)
         model = {name: str(value) for name, value in (manifest.get("model") or {}).items() if value is not None}
         blocks = [table(pl.DataFrame({"Of the model": list(model), "Recorded": list(model.values())}))] if model else []
         files = [
-            (name, str(entry.get("date", ""))[:16], str(entry.get("sha256", ""))[:16])
+            {"File": name, "Written": str(entry.get("date", ""))[:16], "SHA-256": str(entry.get("sha256", ""))[:16]}
             for name, entry in sorted(manifest["files"].items())
         ]
-        schema = ["File", "Written", "SHA-256"]
-        blocks.append(table(pl.DataFrame(files, schema=schema, orient="row"), "Files of results"))
+        blocks.append(table(pl.DataFrame(files), "Files of results"))
         line = run.curves.provenance if (run.folder / "sweep.parquet").is_file() else ""
         sections.append(Section(f"run-{number}", run.title, [*([Block("text", line)] if line else []), *blocks]))
     return sections

@@ -2,8 +2,6 @@
 
 Asked where things happen, not only where a page offers them: what a browser sends is its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +13,6 @@ HOW = "off on a server that other machines can reach; start it with --allow-runs
 
 
 def limit(on: bool) -> None:
-    """For all sessions of this process."""
     if on:
         os.environ[VARIABLE] = "1"
     else:

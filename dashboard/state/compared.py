@@ -2,8 +2,6 @@
 
 It stands in the sidebar of every page; what compares models, compares those chosen there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,15 +34,9 @@ def show() -> None:
 
 def chosen(offered: Mapping[str, Offer]) -> dict[str, Offer]:
     """Of all that is offered what is compared, in the order of the choice; empty where nothing is chosen."""
-    names = _names()
-    if not names:
-        return {}
-    known = _named(offered)
+    names = list(st.session_state[KEY] if KEY in st.session_state else st.query_params.get_all(KEY))
+    known = _named(offered) if names else {}
     return {name: known[name] for name in names if name in known}
-
-
-def _names() -> list[str]:
-    return list(st.session_state[KEY] if KEY in st.session_state else st.query_params.get_all(KEY))
 
 
 def _named(offered: Mapping[str, Offer]) -> dict[str, Offer]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import streamlit as st
+
+from dashboard.show import layout
 from dashboard.state import access
+from dashboard.state.remakes import Remake
+from engine.records.errors import InputError
 from engine.run.audit_plan import AuditPlan
 from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
-    from dashboard.state.remakes import Remake
     from engine.studies.forecast import Forecast
 
-
+_SAID = "estimates"  # session state: what was asked about -> what was found
 KNOWN = "What the store knows already takes no time."
 
 
@@ -75,3 +79,25 @@ def _time(flops: float, speed: float, found: Forecast | None = None) -> str:
     of = found and found.of
     memory = f" on {of.device}, in truth longer; about {of.peak_bytes / GIB:.1f} GiB" if of else ""
     return f"{told(flops / speed)} of matrix products{memory}"
+
+
+def estimated(key: str, of: Hashable, find: Callable[[], str], *, at_once: bool = False, possible: bool = True) -> None:
+    """The estimate of `of`, by `find`, which may take seconds. at_once: without the button `key`.
+    Errors: those of `find`, remembered as well."""
+    said: dict[Hashable, str | InputError] = st.session_state.setdefault(_SAID, {})
+    asked = at_once or st.button(
+        "Estimate", key=key, icon=":material/timer:", disabled=not possible,
+        help="Counted on the model's shapes and this machine's speed. Of a model of the hub its small files are "
+        "fetched, not its weights.",
+    )  # fmt: skip
+    known = said.get(of)
+    if asked and (known is None or (not at_once and isinstance(known, InputError))):
+        with st.spinner("Counting what it takes …"):
+            try:
+                known = said[of] = find()
+            except InputError as error:
+                known = said[of] = error
+    if isinstance(known, InputError):
+        raise known
+    if known:
+        st.caption(layout.plain(known))

@@ -1,13 +1,11 @@
 """A run that was started from the app, as a card: where it stands, how long it still takes, and what comes next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
 
-from dashboard.charts import figure_size, formats, growing, series
+from dashboard.charts import curves, figure_size, formats, series
 from dashboard.charts.as_text import as_text
 from dashboard.show import layout, menu
 from dashboard.state import jobs
@@ -32,25 +30,17 @@ _PARTS = ("part", "section")  # the settings that choose a part of a page
 
 
 def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
-    """As `begun`, for a callback."""
-    begun(run, what)
-
-
-def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool:
-    """Start or resume: what is wrong with the model or the request is said, and nothing is started. Was it?"""
+    """Start or resume: what is wrong with the model or the request is said, and nothing is started."""
     try:
         (what.request if isinstance(what, jobs.Job) else what).check()
         run(what)
     except InputError as error:
         st.toast(layout.worded(str(error)), duration="long")
-        return False
-    return True
 
 
 def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> None:
     """Cards of these jobs, the newest first. While one is under way it is asked for once a second, and the page stays
     as it is; when the last one has ended the page is drawn again.
-
     key: of this list on its page, so that a job may stand in two. here: the path of the page that its results belong
     to, None for the one that shows such results."""
     # Polling stops with the last job: an idle page asks for nothing.
@@ -97,8 +87,7 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
 
 
 def _curves(job: jobs.Job, key: str) -> None:
-    """The curves that the run has measured so far."""
-    figures = growing.growing((job.progress or {}).get("so_far"))
+    figures = curves.growing((job.progress or {}).get("so_far"))
     for (order, figure), place in zip(figures.items(), st.columns(len(figures)) if figures else (), strict=True):
         name = series.ORDER_TITLES[order]
         place.plotly_chart(
@@ -111,25 +100,17 @@ def _curves(job: jobs.Job, key: str) -> None:
 def told(progress: dict[str, Any] | None) -> tuple[float, str]:
     """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
     progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what."""
-    if progress is None or not progress.get("total"):
-        part = _part(progress or {})
+    progress, part = progress or {}, ""
+    if progress.get("parts"):
+        part = f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
+    if not progress.get("total"):
         return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"
-    part = _part(progress)
     text = f"{progress['stage']}: {progress['done']:,} of {progress['total']:,}"
-    of_all, left = progress.get("seconds_left_of_all"), progress["seconds_left"]
     rest = ""
-    if of_all is not None:
-        rest = f", about {_rounded(of_all)} left of all"
-    elif left is not None:
-        rest = f", about {_rounded(left)} left of this stage"
+    for left, of in ((progress["seconds_left"], "this stage"), (progress.get("seconds_left_of_all"), "all")):
+        rest = rest if left is None else f", about {formats.duration(left)} left of {of}"
     share = min(max(progress["done"] / progress["total"], 0.0), 1.0)
     return share, f"{f'{part}. ' if part else ''}{text}{rest}"
-
-
-def _part(progress: dict[str, Any]) -> str:
-    if not progress.get("parts"):
-        return ""
-    return f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
 
 
 def address_of(request: jobs.Request) -> tuple[str, dict[str, str]]:
@@ -150,9 +131,3 @@ def _to_the_page(job: jobs.Job, here: str | None) -> None:
         path, shown = here, {name: st.query_params[name] for name in _PARTS if name in st.query_params}
         settings = {name: value for name, value in settings.items() if name not in _PARTS} | shown
     menu.link("Show the results", path, settings, icon=":material/arrow_forward:")
-
-
-def _rounded(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -4,8 +4,6 @@ A job is the same command that a person would type; it lives in the server proce
 reloaded or closed changes nothing. What it has measured is in the store, so that the same job started again
 goes on from there."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -18,12 +16,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from dashboard.state import access
+from engine.judges.given_replies import read_replies
+from engine.models.checkpoints import find_checkpoint
 from engine.records.errors import InputError
 from engine.records.own_folders import OwnFolder
 
@@ -42,9 +43,7 @@ GRACE_S = 10.0  # from asking a job to stop to ending it
 @dataclass(frozen=True)
 class Request:
     """What to run. words: the command, as ("analyze", "demo", "sweep"); the model is the word at `model_at`, or where
-    this is None the last word is a file of replies (`refusal judge`).
-
-    options: further ones with their values, as (("--samples", "32"),); those without a value are left out."""
+    this is None the last word is a file of replies. options: with their values; those without one are left out."""
 
     words: tuple[str, ...]
     folder: Path
@@ -74,16 +73,12 @@ class Request:
 
     @property
     def command(self) -> str:
-        """What one would type."""
         return shlex.join(["selector-audit", *self.arguments()])
 
     def check(self) -> None:
         """`InputError` where the model is not to be had: no such folder, no such name on the hub, or one that this
         software does not load; or where the file holds no replies. Of a model of the hub its small files are fetched.
         """
-        from engine.judges.given_replies import read_replies
-        from engine.models.checkpoints import find_checkpoint
-
         self.arguments()
         if self.model_at is None:
             access.need("reading files by their path")
@@ -94,13 +89,9 @@ class Request:
 
 
 def analysis(
-    model: str,
-    analyses: Sequence[str],
-    folder: Path,
-    preset: str,
-    options: Sequence[tuple[str, str]] = (),
+    model: str, analyses: Sequence[str], folder: Path, preset: str, options: Sequence[tuple[str, str]] = (),
     store: Path | None = None,
-) -> Request:
+) -> Request:  # fmt: skip
     """`analyze`. `InputError` where nothing is to be run."""
     if not analyses:
         raise InputError("nothing to run: choose at least one analysis")
@@ -110,7 +101,6 @@ def analysis(
 def refusal(
     model: str, stage: str, folder: Path, options: Sequence[tuple[str, str]] = (), store: Path | None = None
 ) -> Request:
-    """`refusal STAGE`, as `refusal run`."""
     return Request(("refusal", stage, model), folder, tuple(options), store, model_at=2)
 
 
@@ -168,10 +158,9 @@ class Job:
     @property
     def message(self) -> str:
         """The last line that the command wrote for people: why it failed."""
-        try:
-            lines = (self.files / "stderr").read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return ""
+        lines = [""]
+        with suppress(OSError):
+            lines += (self.files / "stderr").read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     @property
@@ -257,7 +246,6 @@ class Jobs:
 
 @cache
 def registry() -> Jobs:
-    """The jobs of this server, shared by all sessions."""
     return Jobs()
 
 
@@ -274,19 +262,10 @@ def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:
     for kind in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         if process.poll() is not None:
             return
-        _signal(process, kind)
-        try:
+        with suppress(OSError):  # it has just ended
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, kind)  # it leads its own group; its children stop with it
+            else:
+                process.terminate()
+        with suppress(subprocess.TimeoutExpired):
             process.wait(grace_s / 2)
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, kind)  # it leads its own group; its children stop with it
-        else:
-            process.terminate()
-    except OSError:
-        pass  # it has just ended

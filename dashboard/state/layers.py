@@ -1,9 +1,6 @@
 """Parts of a model of any size: which rows of a results folder lie in which, and sums over them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +30,10 @@ class Layers:
         return np.asarray(sums / self.frame["rows"].to_numpy(), dtype=np.float64)
 
 
+@results.while_unchanged(8, lambda folder, by: (folder / f"{results.ROWS}.parquet",))
 def layers(folder: Path, by: tuple[str, ...]) -> Layers:
     """The parts that have one value of the columns `by`; made once per folder, since names of millions of rows are
     slow to group by. Errors: `InputError` for a missing or damaged table."""
-    return _layers(folder, by, results.stamp(folder / f"{results.ROWS}.parquet"))
-
-
-@lru_cache(maxsize=8)
-def _layers(folder: Path, by: tuple[str, ...], _stamp: object) -> Layers:
     rows = results.read_table(folder, results.ROWS).frame.select(by)
     runs = rows.select(pl.struct(by).rle_id()).to_series().to_numpy()  # of neighbours alike
     firsts = rows[np.unique(runs, return_index=True)[1]].with_columns(rows=np.bincount(runs))

@@ -1,7 +1,5 @@
 """Compute this now: what stands below the line that says that a table is missing."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,8 +7,8 @@ import streamlit as st
 from streamlit.errors import StreamlitDuplicateElementKey
 
 from dashboard.show import layout, menu
-from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, remakes
+from dashboard.state.estimates import estimated
 from dashboard.state.remakes import Remake
 from engine.records.errors import InputError
 from engine.results.folders import MissingTable
@@ -30,7 +28,9 @@ def offer(folder: Path, stem: str) -> None:
         words = " ".join(remakes.words(folder, stem))
         key = f"compute-{sha256(f'{folder} {words}'.encode()).hexdigest()[:12]}"
         asked = st.session_state.get(_ASKED) == key
-        job = _job(folder, stem)
+        # the newest job that makes the table here and was not dismissed, whoever started it
+        here = (job for job in reversed(jobs.registry().all()) if job.request.folder == remakes.target(folder))
+        job = next((job for job in here if " ".join(job.request.words) == words), None)
         if job is None:
             st.button(
                 BUTTON, key=key, icon=":material/play_circle:", on_click=_ask, args=(None if asked else key,),
@@ -51,15 +51,7 @@ def _ask(key: str | None) -> None:
     st.session_state[_ASKED] = key
 
 
-def _job(folder: Path, stem: str) -> jobs.Job | None:
-    """The newest job that makes the table here and was not dismissed, whoever started it."""
-    words, target = remakes.words(folder, stem), remakes.target(folder)
-    found = (job for job in reversed(jobs.registry().all()) if job.request.folder == target)
-    return next((job for job in found if job.request.words == words), None)
-
-
 def _box(folder: Path, stem: str, key: str) -> None:
-    """The command, its estimate, and Start."""
     try:
         made = _remake(folder, stem, key)
         if made is None:
@@ -96,12 +88,9 @@ def _remake(folder: Path, stem: str, key: str) -> Remake | None:
 
 
 def _start(made: Remake) -> None:
-    if job_cards.begun(jobs.registry().start, made.request):
+    job_cards.begin(jobs.registry().start, made.request)
+    if jobs.registry().of(made.request):
         _ask(None)
 
 
-def _below(error: MissingTable) -> None:
-    offer(error.folder, error.stem)
-
-
-layout.remedy(MissingTable, _below)
+layout.remedy(MissingTable, lambda error: offer(error.folder, error.stem))

@@ -1,7 +1,5 @@
 """Curves that can stand beside those of a page: every model of the other sources and of the other runs, by name."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,32 +40,26 @@ def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
 
 def _other_runs(shown: Path | None) -> dict[str, Offer]:
     top = results.store_results_dir()
-    offered: dict[str, Offer] = {}
-    try:
+    runs, offered = list[Path](), dict[str, Offer]()
+    with suppress(InputError):
         runs = results.find_runs(top)
-    except InputError:
-        return offered
     for run in runs:
-        if shown is not None and run.resolve() == shown.resolve():
-            continue
-        try:
-            curves = results.read_run(run)
-        except InputError:
-            continue
-        for model in curves.models:
-            where = str(run.relative_to(top)) if run != top else run.name
-            name = f"Run {where}: {model}"
-            offered[name] = Offer(name, "Run", model, curves, run)
+        if shown is None or run.resolve() != shown.resolve():
+            with suppress(InputError):
+                curves = results.read_run(run)
+                where = str(run.relative_to(top)) if run != top else run.name
+                for model in curves.models:
+                    name = f"Run {where}: {model}"
+                    offered[name] = Offer(name, "Run", model, curves, run)
     return offered
 
 
 def everything() -> dict[str, Offer]:
     """Every model that the app can find by itself, whatever page is open: shipped, the paper's, the store's runs."""
     kind, folder = next(iter(shipped.folders().items()))
-    try:
+    curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
+    with suppress(InputError):
         curves = results.read_run(folder)
-    except InputError:
-        curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
     return offers(kind, curves, folder)
 
 

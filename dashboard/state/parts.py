@@ -1,7 +1,5 @@
 """Pages of several parts: a row of parts before their settings, one picker of results, a fold, one foot for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -40,7 +38,6 @@ def page(title: str, line: str, parts: Mapping[str, Part], key: str = "part") ->
 
 
 def choose(bar: DeltaGenerator, names: tuple[str, ...], key: str) -> str:
-    """The row of parts."""
     return selection.switch("Part", names, key, default=names[0], place=bar)
 
 

@@ -1,7 +1,5 @@
 """Where numbers come from, in one line for the foot of a page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.data.window_starts import start_in_words
@@ -23,7 +21,6 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
     intervention = (spec.get("settings") or {}).get("intervention")
     scores = spec.get("scores")
     skipped = (scores if isinstance(scores, dict) else spec).get("skip_first")
-    commit = environment.get("git_commit")
     parts = [
         f"Model {model_name(model) if model.get('id') else 'unknown'}",
         f"revision {str(model['revision'])[:12]}" if model.get("revision") else None,
@@ -35,12 +32,18 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
         f"thinking {spec['thinking_mode']}" if spec.get("thinking_mode") else None,
         f"scores without the first {skipped} positions of each window" if skipped else None,
         f"measured {str(entry['date'])[:10]}" if entry.get("date") else None,
-        f"selector-audit {environment['selector-audit']}" if environment.get("selector-audit") else None,
-        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else None,
+        *software(environment),
         f"torch {environment['libraries']['torch']}" if (environment.get("libraries") or {}).get("torch") else None,
         *shortfalls(spec),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def software(environment: dict[str, Any]) -> list[str]:
+    """`selector-audit 1.2`, `commit 0123456789+changes`; each where it is known."""
+    version, commit = environment.get("selector-audit"), str(environment.get("git_commit") or "")
+    changes = "+changes" if commit.endswith("+changes") else ""
+    return [f"selector-audit {version}"] * bool(version) + [f"commit {commit[:10]}{changes}"] * bool(commit)
 
 
 def before_windows(manifest: dict[str, Any], entry: dict[str, Any]) -> tuple[int, ...] | None:

@@ -1,7 +1,5 @@
 """A table that a results folder lacks, as the run that makes it: for the same model and the settings of the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +106,6 @@ def _specs(manifest: dict[str, Any], *needed: str) -> list[dict[str, Any]]:
 def _audit(
     manifest: dict[str, Any], model_id: str, words: tuple[str, ...], texts: Sequence[Path]
 ) -> tuple[AuditPlan, Typed, tuple[str, ...]]:
-    """Of `score`, `sweep` and `analyze`."""
     names = words[2:] if words[0] == "analyze" else ()
     recorded = _specs(manifest, "settings", "scores")
     notes: tuple[str, ...] = ()
@@ -129,7 +126,6 @@ def _audit(
 def _refusal(
     manifest: dict[str, Any], model_id: str, words: tuple[str, ...], texts: Sequence[Path]
 ) -> tuple[RefusalPlan, Typed, tuple[str, ...]]:
-    """Of the stages of `refusal`."""
     base = default_plan(model_id)
     recorded = _specs(manifest, "pairs", "lambdas", "lm_scores", "evaluation", "reply_tokens")
     if recorded:

@@ -4,22 +4,21 @@ or that holds the values of one model of the paper.
 Everything is cached by the files' time stamps, sizes and inodes. What cannot be read is an `InputError` whose one
 line says what to do."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import polars as pl
 
 import precomputed
-from dashboard.charts import palette
+from dashboard.charts import formats, palette
 from dashboard.state import access, provenance
 from engine.records import bounds
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import MANIFEST, read_manifest
 from engine.results import folders
 from engine.results.places import default_store_dir
 from engine.results.tables import TABLES, with_domain_names
@@ -48,8 +47,45 @@ CURVE_SCHEMA = {
     "saturated_above": pl.Float64,  # NLL, nats: the model is destroyed (`engine.stats.saturation`); null: not known
 }
 _SEARCH_DEPTH = 3
+Given = ParamSpec("Given")
+Read = TypeVar("Read")
 describe_run = provenance.describe_run
 remake = folders.remake
+shown = formats.shown
+
+
+def stamp(path: Path) -> tuple[int, ...] | None:
+    """Times, size and inode of a file, None where it is missing: what cached readings are good for."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def while_unchanged(
+    maxsize: int, files: Callable[..., Iterable[Path]]
+) -> Callable[[Callable[Given, Read]], Callable[Given, Read]]:
+    """Decorator: what was read of these files, the last `maxsize` times, for as long as they have their stamps.
+    It is shared between callers."""
+
+    def decorated(read: Callable[Given, Read]) -> Callable[Given, Read]:
+        @lru_cache(maxsize)
+        def known(_stamps: object, *given: Any, **named: Any) -> Read:
+            return read(*given, **named)
+
+        @wraps(read)
+        def current(*given: Any, **named: Any) -> Read:
+            return known(tuple(map(stamp, files(*given, **named))), *given, **named)
+
+        vars(current)["cache_clear"] = known.cache_clear
+        return current
+
+    return decorated
+
+
+def _files_of(folder: Path, stem: str) -> tuple[Path, Path]:
+    return folder / f"{stem}.parquet", folder / MANIFEST
 
 
 @dataclass(frozen=True)
@@ -85,8 +121,7 @@ class Curves:
 def store_results_dir() -> Path:
     """The folder "My results" opens with: the one the app was started on, else where commands leave
     their tables when no `--out` is given. Not created by reading."""
-    given = os.environ.get(STORE_VARIABLE)
-    return Path(given) if given else default_store_dir() / "results"
+    return Path(os.environ.get(STORE_VARIABLE) or default_store_dir() / "results")
 
 
 def results_dir() -> Path:
@@ -121,10 +156,19 @@ def find_runs(folder: Path) -> list[Path]:
     """Folders that hold tables, `folder` itself or up to three levels below, by name.
     An `InputError` where `folder` is missing or holds none."""
     tables = below(folder, "*.parquet", "selector-audit sweep MODEL")
-    found = {path.parent for path in tables if _is_result(path.stem)}
-    found = {run for run in found if (run / "manifest.json").is_file() or not (run / JUDGED).is_file()}
+    found = {path.parent for path in tables if path.stem in TABLES and "model" in TABLES.get(path.stem).keys}
+    found = {run for run in found if (run / MANIFEST).is_file() or not (run / JUDGED).is_file()}
     if not found:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
+    return sorted(found)
+
+
+def holding(folder: Path, name: str, what: str, command: str) -> list[Path]:
+    """Folders that hold a file of this name, `folder` itself or up to three levels below, by name; `InputError` if
+    there is none."""
+    found = {path.parent for path in below(folder, name, command)}
+    if not found:
+        raise InputError(f"{folder} holds no {what}; run `{command} --out {folder}` first")
     return sorted(found)
 
 
@@ -139,11 +183,6 @@ def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -
     return [path for path in found if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
 
 
-def shown(path: Path | str) -> str:
-    """A path as text that can be shown: what is no Unicode of its name becomes question marks."""
-    return str(path).encode("utf-8", "replace").decode()
-
-
 def _leads_back(found: Path, folder: Path) -> bool:
     """Does a link on the way from `folder` lead to where the way has been already?"""
     names = found.relative_to(folder).parts
@@ -154,35 +193,23 @@ def _leads_back(found: Path, folder: Path) -> bool:
         return True
 
 
-def _is_result(stem: str) -> bool:
-    """Is this a table about models? A folder with one of these is offered as a run."""
-    return stem in TABLES and "model" in TABLES.get(stem).keys
-
-
 def paper_folders(stem: str) -> list[Path]:
     """The folders of the paper's models that hold a table, in the order of that table in the paper."""
     found = []
     for folder in precomputed.paper_runs_dir().glob("*"):
-        entry = _manifest(folder, stamp(folder / "manifest.json"))["files"].get(f"{stem}.parquet")
+        entry = _manifest(folder)["files"].get(f"{stem}.parquet")
         if entry is not None:
             found.append((entry["place"], folder))
     return [folder for _, folder in sorted(found)]
 
 
-@lru_cache(maxsize=16)
-def _manifest(folder: Path, _manifest_stamp: object) -> dict[str, Any]:
-    return read_manifest(folder)
+_manifest = while_unchanged(16, lambda folder: (folder / MANIFEST,))(read_manifest)
 
 
+@while_unchanged(128, _files_of)
 def read_table(folder: Path, stem: str) -> Table:
     """The table `stem` of a results folder, through the gate of the registry of tables.
-    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file."""
-    path = folder / f"{stem}.parquet"
-    return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
-
-
-@lru_cache(maxsize=128)
-def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: object) -> Table:
+    Errors: `InputError` for a missing, damaged or foreign file."""
     frame = folders.read_table(folder, stem)
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
@@ -206,13 +233,8 @@ def read_published(stem: str) -> Table:
     return Table(pl.concat([table.frame for table in found]), found[0].provenance)
 
 
+@while_unchanged(64, lambda folder: _files_of(folder, SWEEP))
 def read_run(folder: Path) -> Curves:
-    """The curves of one results folder; shared between callers."""
-    return _run(folder, stamp(folder / f"{SWEEP}.parquet"), stamp(folder / "manifest.json"))
-
-
-@lru_cache(maxsize=64)
-def _run(folder: Path, _table_stamp: object, _manifest_stamp: object) -> Curves:
     return _curves(read_table(folder, SWEEP), published=False)
 
 
@@ -229,13 +251,9 @@ def read_interventions(folder: Path) -> dict[str, Curves]:
     return found
 
 
+@while_unchanged(4, lambda: (folder / f"{SWEEP}.parquet" for folder in paper_folders(SWEEP)))
 def read_paper() -> Curves:
     """The published perplexities as curves: nll = ln(perplexity as printed); no row counts, no errors."""
-    return _paper(tuple((folder, stamp(folder / f"{SWEEP}.parquet")) for folder in paper_folders(SWEEP)))
-
-
-@lru_cache(maxsize=4)
-def _paper(_stamps: object) -> Curves:
     return _curves(read_published(SWEEP), published=True)
 
 
@@ -253,21 +271,10 @@ def _curves(table: Table, *, published: bool) -> Curves:
     return Curves(ordered, table.provenance, published, errors, table.before_windows)
 
 
-def stamp(path: Path) -> tuple[int, ...] | None:
-    """Times, size and inode of a file, None where it is missing: what cached readings are good for."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-
-
 @lru_cache(maxsize=512)
 def height(path: Path, _file_stamp: object) -> int | None:
     """Lines of a table, None for another file or one that cannot be read (the tables say so themselves)."""
     try:
-        if path.suffix != ".parquet":
-            return None
-        return bounds.check_parquet(path)
+        return bounds.check_parquet(path) if path.suffix == ".parquet" else None
     except (bounds.BadFile, OSError):
         return None

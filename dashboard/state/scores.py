@@ -1,9 +1,6 @@
 """Scores of a results folder: the row index, and one selector's scores with their checksum verified."""
 
-from __future__ import annotations
-
 import re
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +10,7 @@ import polars as pl
 from dashboard.state import results
 from engine.records import bounds
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
 
 SCORES = "scores.safetensors"
@@ -25,17 +22,13 @@ def read_rows(folder: Path) -> pl.DataFrame:
     return results.read_table(folder, results.ROWS).frame
 
 
-def selectors_in(folder: Path) -> list[str]:
+@results.while_unchanged(8, lambda folder: (folder / SCORES,))
+def selectors_in(folder: Path) -> tuple[str, ...]:
     """The selectors that a folder has scores of. Errors: InputError for a file that cannot be read, and for names that
     are not plain."""
-    return list(_selectors_in(folder / SCORES, results.stamp(folder / SCORES)))
-
-
-@lru_cache(maxsize=8)
-def _selectors_in(path: Path, _file_stamp: object) -> tuple[str, ...]:
     from safetensors import SafetensorError, safe_open
 
-    again = f"run `{results.remake(path.parent, results.ROWS)}` again"
+    path, again = folder / SCORES, f"run `{results.remake(folder, results.ROWS)}` again"
     try:
         bounds.tensors(path)
         with safe_open(path, framework="numpy") as tensors:
@@ -48,21 +41,20 @@ def _selectors_in(path: Path, _file_stamp: object) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _files(folder: Path, *_: str) -> tuple[Path, Path]:
+    return folder / SCORES, folder / MANIFEST
+
+
+@results.while_unchanged(16, _files)  # all selectors of one run at once, as the Rows page needs them
 def read_scores(folder: Path, selector: str) -> npt.NDArray[np.float32]:
     """Scores of one selector [N], of a seeded one those of its first seed; the manifest's checksum fits.
-    Arrays are shared between callers. Errors: `InputError` for a missing or damaged file, an unknown selector."""
-    path = folder / SCORES
-    if not path.is_file():
-        raise InputError(f"{folder} holds no {SCORES}; run `{results.remake(folder, results.ROWS)}` first")
-    return _read_scores(path, selector, results.stamp(path), results.stamp(folder / "manifest.json"))
-
-
-@lru_cache(maxsize=16)
-def _read_scores(path: Path, selector: str, scores_stamp: object, manifest_stamp: object) -> npt.NDArray[np.float32]:
+    Errors: `InputError` for a missing or damaged file, an unknown selector."""
     from safetensors import SafetensorError, safe_open
 
-    again = results.remake(path.parent, results.ROWS)
-    _checked_once(path, again, scores_stamp, manifest_stamp)
+    path, again = folder / SCORES, results.remake(folder, results.ROWS)
+    if not path.is_file():
+        raise InputError(f"{folder} holds no {SCORES}; run `{again}` first")
+    _verified(folder, again)
     try:
         bounds.tensors(path)
         with safe_open(path, framework="numpy") as tensors:
@@ -76,10 +68,10 @@ def _read_scores(path: Path, selector: str, scores_stamp: object, manifest_stamp
     return scores
 
 
-@lru_cache(maxsize=16)  # all selectors of one run at once, as the Rows page needs them
-def _checked_once(path: Path, again: str, _file_stamp: object, _manifest_stamp: object) -> None:
+@results.while_unchanged(16, _files)
+def _verified(folder: Path, again: str) -> None:
     """Scores may be large: their checksum is computed once for all selectors."""
-    verified_entry(path, again)
+    verified_entry(folder / SCORES, again)
 
 
 def scores_for(folder: Path, selector: str, weights_hash: str, n_rows: int) -> npt.NDArray[np.float32]:

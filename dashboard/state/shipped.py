@@ -1,14 +1,10 @@
 """What ships with the software, as the pages read it: its models and their results, scores, contrasts, prompts."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +13,11 @@ import engine
 import precomputed
 from dashboard.charts.formats import model_title
 from dashboard.state import scores
-from dashboard.state.results import POINTS, read_table, stamp
+from dashboard.state.results import POINTS, read_table, while_unchanged
+from engine.edits.contrasts import Contrast, load_contrasts
 from engine.models.gguf_files import SMOLLM2, packaged
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-
-if TYPE_CHECKING:
-    from engine.edits.contrasts import Contrast
 
 DEMO = "demo"
 TITLES = {SMOLLM2: "SmolLM2-135M", DEMO: "Shipped model"}  # what pages call the models that need no download
@@ -72,7 +66,6 @@ def model_of(folder: Path) -> str | None:
 
 
 def title_of(model: str) -> str:
-    """What pages call a model."""
     return TITLES.get(model) or model_title(model)
 
 
@@ -83,7 +76,6 @@ def scored_folder(model: str) -> Path | None:
 
 
 def demo_results_dir() -> Path:
-    """Where the shipped model's results lie."""
     return precomputed.demo_dir() / "results"
 
 
@@ -96,17 +88,11 @@ def scores_of(weights_hash: str, selector: str, n_rows: int) -> npt.NDArray[np.f
     return None
 
 
+@while_unchanged(2, lambda: (demo_results_dir() / "contrast.safetensors",))
 def demo_contrasts() -> dict[tuple[str, str], Contrast]:
     """The shipped model's contrasts by selector and domain, their checksum verified; empty where absent."""
     path = demo_results_dir() / "contrast.safetensors"
-    return _contrasts(path, stamp(path)) if path.is_file() else {}
-
-
-@lru_cache(maxsize=2)
-def _contrasts(path: Path, _file_stamp: object) -> dict[tuple[str, str], Contrast]:
-    from engine.edits.contrasts import load_contrasts
-
-    return {(one.selector, one.domain): one for one in load_contrasts(path)[0]}
+    return {(one.selector, one.domain): one for one in load_contrasts(path)[0]} if path.is_file() else {}
 
 
 def weights_hash_of(model: str) -> str | None:
@@ -116,7 +102,6 @@ def weights_hash_of(model: str) -> str | None:
 
 
 def demo_weights_hash() -> str | None:
-    """That of the demo."""
     return weights_hash_of(DEMO)
 
 
@@ -141,7 +126,9 @@ def examples(model: str = DEMO) -> list[Example]:
     questions, then some of the shipped prompts that every edit is measured on."""
     path = precomputed.demo_dir() / "examples.jsonl"
     if model == DEMO and path.is_file():
-        return _examples(path, stamp(path))
+        return [
+            Example(one["domain"], one["kind"], one["prompt"]) for one in _records(path, "domain", "kind", "prompt")
+        ]
     domains = list(dict.fromkeys(one.domain for one in _held_out(model)))
     general = [Example("", "base", prompt) for prompt in GENERAL_QUESTIONS if model != DEMO]
     return general + held_out(domains, _OF_DOMAIN, model)
@@ -167,20 +154,12 @@ def _held_out(model: str) -> list[Example]:
     path = precomputed.demo_dir() / "prompts.jsonl"
     if model != DEMO:
         path = Path(engine.__file__).parent / "data" / "general_prompts.jsonl"
-    return _held_out_of(path, stamp(path)) if path.is_file() else []
-
-
-@lru_cache(maxsize=2)
-def _held_out_of(path: Path, _file_stamp: object) -> list[Example]:
-    kept = [record for record in _records(path, "domain", "split", "risk", "base") if record["split"] == "heldout"]
+    records = _records(path, "domain", "split", "risk", "base") if path.is_file() else []
+    kept = [record for record in records if record["split"] == "heldout"]
     return [Example(record["domain"], kind, record[kind]) for record in kept for kind in ("risk", "base")]
 
 
-@lru_cache(maxsize=2)
-def _examples(path: Path, _file_stamp: object) -> list[Example]:
-    return [Example(one["domain"], one["kind"], one["prompt"]) for one in _records(path, "domain", "kind", "prompt")]
-
-
+@while_unchanged(4, lambda path, *names: (path,))
 def _records(path: Path, *names: str) -> list[dict[str, str]]:
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

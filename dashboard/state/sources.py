@@ -1,7 +1,5 @@
 """Which results a page shows: the shipped model's, a run of one's own, or the published tables. Bound to the URL."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +43,6 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """The results folder of the model."""
         return self.run or precomputed.paper_runs_dir() / self.model
 
     def has(self, stem: str) -> bool:
@@ -67,7 +64,6 @@ class Source:
         return frame
 
     def all_models(self, stem: str) -> pl.DataFrame:
-        """The table with all its models."""
         found = _read(self.run, stem)
         self._lines.append(found.provenance)
         return found.frame
@@ -82,7 +78,6 @@ class Source:
 
     @property
     def provenance(self) -> list[str]:
-        """One line per origin of what was read so far."""
         return list(dict.fromkeys(self._lines))
 
 
@@ -98,14 +93,14 @@ def pick(
         chosen = kind(stems, says_nothing, paper=any(map(results.paper_folders, stems)))
     try:
         with bar:
-            folder = _folder(chosen)
+            known = shipped.folders() | {PAPER: None}
+            folder = known[chosen] if chosen in known else own_run("a command", results.find_runs)
         models = _models(folder, stems)
     except InputError as error:
         with stage:
             layout.problem(error)
         return None
-    with bar:
-        model = selection.choose("Model", models, "model", keep=True)
+    model = selection.choose("Model", models, "model", keep=True, place=bar)
     paper.about(model)
     return Source(chosen, model, folder, stage, bar)
 
@@ -137,14 +132,6 @@ def shipped_says_nothing(folder: Path, stem: str, says_nothing: Callable[[pl.Dat
         return False
 
 
-def _folder(kind: str) -> Path | None:
-    if kind == PAPER:
-        return None
-    if kind in shipped.folders():
-        return shipped.folders()[kind]
-    return own_run("a command", results.find_runs)
-
-
 def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
     """One of the user's own runs: the folder to look in, and which one where `find` finds several in it.
     The folder is the store's where the app is limited."""
@@ -161,8 +148,7 @@ def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
 
 def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     """Models of the readable tables; the first problem where none is readable."""
-    found: list[str] = []
-    problems: list[InputError] = []
+    found, problems = list[str](), list[InputError]()
     for stem in stems:
         try:
             found += _read(folder, stem).frame["model"].unique(maintain_order=True).to_list()

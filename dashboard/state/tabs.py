@@ -3,8 +3,6 @@
 @register_tab("smallest", page="believed", title="The smallest edit")
 def show(source: Source) -> pl.DataFrame: ..."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

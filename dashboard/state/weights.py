@@ -1,17 +1,14 @@
 """Weight matrices of the shipped model without torch, for figures. numpy has no bfloat16: its bits are widened here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 import precomputed
-from dashboard.state.results import stamp
+from dashboard.state.results import while_unchanged
 from engine.records import bounds
 from engine.records.errors import InputError
 
@@ -30,27 +27,22 @@ class Matrix:
     stop: int
 
 
-def matrices() -> list[Matrix]:
-    """The shipped model's projections, in the order of blocks; `InputError` where its file is missing or damaged."""
-    path = _path()
-    return list(_matrices(path, stamp(path)))
-
-
-def matrix(block: int, projection: str) -> npt.NDArray[np.float32]:
-    """Weights of one projection, exactly. [rows, columns] float32"""
-    path = _path()
-    for entry in matrices():
-        if (entry.block, entry.projection) == (block, projection):
-            return _values(path, entry, stamp(path))
-    raise InputError(f"the shipped model has no {projection} in block {block}")
-
-
 def _path() -> Path:
     return precomputed.demo_model_dir() / "model.safetensors"
 
 
-@lru_cache(maxsize=2)
-def _matrices(path: Path, _file_stamp: object) -> tuple[Matrix, ...]:
+def matrix(block: int, projection: str) -> npt.NDArray[np.float32]:
+    """Weights of one projection, exactly. [rows, columns] float32"""
+    for entry in matrices():
+        if (entry.block, entry.projection) == (block, projection):
+            return _values(_path(), entry)
+    raise InputError(f"the shipped model has no {projection} in block {block}")
+
+
+@while_unchanged(2, lambda: (_path(),))
+def matrices() -> tuple[Matrix, ...]:
+    """The shipped model's projections, in the order of blocks; `InputError` where its file is missing or damaged."""
+    path = _path()
     try:
         header = bounds.tensors(path)
     except (OSError, bounds.BadFile) as error:
@@ -63,8 +55,8 @@ def _matrices(path: Path, _file_stamp: object) -> tuple[Matrix, ...]:
     return tuple(sorted(found, key=lambda entry: entry.block))
 
 
-@lru_cache(maxsize=8)
-def _values(path: Path, entry: Matrix, _file_stamp: object) -> npt.NDArray[np.float32]:
+@while_unchanged(8, lambda path, entry: (path,))
+def _values(path: Path, entry: Matrix) -> npt.NDArray[np.float32]:
     try:
         with path.open("rb") as file:
             file.seek(entry.start)

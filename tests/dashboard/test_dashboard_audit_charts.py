@@ -60,7 +60,7 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
         }
     )  # fmt: skip
     monkeypatch.setattr(results, "read_table", lambda *_: results.Table(rows, ""))
-    layers._layers.cache_clear()
+    layers.layers.cache_clear()
     found = layers.layers(tmp_path, by)
     values, inside = generator.standard_normal(count), generator.random(count) < 0.4
     expected = (
@@ -68,7 +68,7 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
         .group_by(by, maintain_order=True)
         .agg(pl.len(), pl.col("value").mean(), pl.col("inside").sum())
     )
-    layers._layers.cache_clear()
+    layers.layers.cache_clear()
     assert found.frame.select(by).equals(expected.select(by))
     assert found.frame["rows"].to_list() == expected["len"].to_list()
     assert found.means(values).tolist() == pytest.approx(expected["value"].to_list())

@@ -318,7 +318,7 @@ def test_refusal_of_every_shipped_domain():
     cells = refusal_values.cells(sweep, chosen)
     for domain in cells["domain"].unique():
         kept = cells.filter(domain=domain)
-        drawn = refusal_values.edited(kept).filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
+        drawn = refusal_values.asked(kept)
         ranked = [row for row in drawn.to_dicts() if row["point"] and not row["rescue"]]
         best = max(row["malign"] for row in ranked)
         before = {row["malign"] for row in kept.to_dicts() if row["k"] == 0}

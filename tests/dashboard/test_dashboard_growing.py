@@ -6,7 +6,7 @@ import pytest
 from app_pages import run_page
 from synthetic import sweep
 
-from dashboard.charts import growing
+from dashboard.charts import curves
 from dashboard.state import jobs, results
 
 COLUMNS = ["selector", "seed", "order", "rate", "rows_removed", "nll", "nll_stderr", "tokens"]
@@ -21,7 +21,7 @@ def so_far(rows):
 def test_what_is_measured_is_drawn_and_no_more():
     frame = sweep({"lrp": (1.0, 9.0), "wanda": (3.0, 6.0)})
     some = so_far(5)
-    figures = growing.growing(some)
+    figures = curves.growing(some)
     drawn = [
         (trace.legendgroup, order, rate)
         for order, figure in figures.items()
@@ -32,8 +32,8 @@ def test_what_is_measured_is_drawn_and_no_more():
     begun = {(row[0], row[2]) for row in some["rows"] if row[3]}  # of which rows were removed
     assert sorted(drawn) == sorted((row[0], row[2], row[3]) for row in some["rows"] if (row[0], row[2]) in begun)
     assert len({figure.layout.xaxis.range for figure in figures.values()}) == 1
-    assert not growing.growing({**some, "rows": [row for row in some["rows"] if not row[3]]})
-    whole = growing.growing(so_far(frame.height))
+    assert not curves.growing({**some, "rows": [row for row in some["rows"] if not row[3]]})
+    whole = curves.growing(so_far(frame.height))
     assert set(whole) == {"lerf", "morf"}
 
 
@@ -44,13 +44,13 @@ def test_what_is_measured_is_drawn_and_no_more():
      {"columns": ["no column"], "rows": [[1]]}],
 )  # fmt: skip
 def test_what_is_none_draws_nothing(wrong):
-    assert growing.growing(wrong) == {}
+    assert curves.growing(wrong) == {}
 
 
 def test_a_value_that_is_not_finite_leaves_a_gap():
     told = so_far(3)
     told["rows"][1][5] = None
-    (figure,) = growing.growing(told).values()
+    (figure,) = curves.growing(told).values()
     (curve,) = [trace for trace in figure.data if trace.legendgroup]
     assert [y is None for y in curve.y] == [False, True, False]
 
@@ -65,7 +65,7 @@ def test_the_card_of_the_run_has_the_curves(tmp_path, monkeypatch, registry, chi
     (job.files / "progress.json").write_text(json.dumps(told))
     card.run()
     assert not card.exception
-    assert len(card.get("plotly_chart")) == len(growing.growing(told["so_far"]))
+    assert len(card.get("plotly_chart")) == len(curves.growing(told["so_far"]))
     registry.cancel(job)
     job.process.wait(60)
     card.run()

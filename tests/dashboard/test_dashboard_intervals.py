@@ -24,7 +24,6 @@ from dashboard.charts import (
     refusal_baselines,
     refusal_edits,
     refusal_rates,
-    refusal_specificity,
     refusal_trade_off,
     refusal_values,
     singles,
@@ -345,7 +344,7 @@ def test_a_line_joins_the_outermost_marks_of_each_control():
 def test_the_line_of_a_further_draw_is_its_prediction_interval():
     line = {"edited_malign": 0.6, "unedited_malign": 0.1, "draws_low": 0.07, "draws_high": 0.44}
     draws = pl.DataFrame({"malign": [0.2, 0.3], "seed": [0, 1], "k": [0.02, None]})
-    figure = refusal_specificity.among_draws(line, draws)
+    figure = refusal_rates.among_draws(line, draws)
     (joined,) = [trace for trace in figure.data if trace.mode == "lines"]
     assert (list(joined.x), list(joined.y)) == ([0.07, 0.44], [1, 1])
     edit, marks = (trace for trace in figure.data if trace.mode == "markers")

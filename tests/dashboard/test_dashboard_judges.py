@@ -16,6 +16,7 @@ from dashboard.charts import judges as judges_chart
 from dashboard.pages.refusal import disagreements, judged
 from dashboard.state import results
 from engine.cli import main
+from engine.judges import quality
 from engine.judges.embedded import judge
 from engine.records.errors import InputError
 
@@ -83,7 +84,7 @@ def test_agreement_is_counted_by_hand_and_equals_the_stored_one(found, made, sai
         n, (both, only_a, only_b, neither) = len(cells), counts
         chance = ((both + only_a) * (both + only_b) + (only_b + neither) * (only_a + neither)) / n**2
         assert line["kappa"] == pytest.approx(((both + neither) / n - chance) / (1 - chance))
-    differing = judged.differing(judged.pair(found, "embedded", TINY))
+    differing = quality.disagreements(judged.pair(found, "embedded", TINY))
     assert differing.equals(pl.read_parquet(made / "disagreements.parquet"))
 
 

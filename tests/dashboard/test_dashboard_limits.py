@@ -5,14 +5,14 @@ import math
 import polars as pl
 import pytest
 
-from dashboard.charts import differences, refusal_specificity, singles
+from dashboard.charts import differences, refusal_rates, singles
 
 JUST_ABOVE = math.nextafter(0.05, 1)
 
 
 def ranked(p: float, p_holm: float) -> str:
     line = {"rank": 1, "draws": 19, "excess": 0.4, "excess_low": 0.3, "excess_high": 0.5, "p": p, "p_holm": p_holm}
-    return refusal_specificity.told(line | {"tests": 1})
+    return refusal_rates.told(line | {"tests": 1})
 
 
 def best(single: tuple[float, float], sets: tuple[float, float]) -> str:

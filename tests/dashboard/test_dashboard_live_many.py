@@ -11,7 +11,7 @@ from fake_replies import replies_are
 from planted import EVERYTHING
 
 from dashboard.chat import edits, live, many, stamps
-from dashboard.pages.live import tiles
+from dashboard.pages.live import many as tiles
 from dashboard.state import shipped
 from dashboard.state.shipped import Example
 from engine.measures.fluency import Reference

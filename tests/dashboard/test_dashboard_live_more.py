@@ -201,17 +201,17 @@ def test_history_shows_prompts_as_text(folder, monkeypatch):
 
 
 def test_the_session_keeps_the_newest_tries(monkeypatch):
-    from dashboard.pages.live import history as live_history
+    from dashboard.pages.live import page as live_page
 
     monkeypatch.setattr(tries, "KEPT", 3)
     state = {}
-    monkeypatch.setattr(live_history.st, "session_state", state)
+    monkeypatch.setattr(live_page.st, "session_state", state)
     outcome = live.Outcome("before", "x", 1, True, 0.0, False, "", 0.0)
     made = []
     for number in range(5):
         edit = edits.Edit("language model", "lrp", order="lerf", rate=number / 10)
         one = tries.Try(tries.Request("m", edit, "p", 20), ended=True, outcomes={"before": outcome, "after": outcome})
         made.append(one)
-        live_history.keep(one)
-        live_history.keep(one)
+        live_page._keep(one)
+        live_page._keep(one)
     assert state["live-tries"] == made[2:]

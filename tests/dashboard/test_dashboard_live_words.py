@@ -8,7 +8,7 @@ import pytest
 from app_pages import run_page
 
 import dashboard
-from dashboard.chat import outcome_words
+from dashboard.chat import stamps
 from dashboard.chat.live import Outcome
 
 
@@ -29,7 +29,7 @@ def outcome(margin, refusal, judged=True):
     ],
 )
 def test_a_margin_against_the_verdict_is_said(margin, refusal, judged, said):
-    text = outcome_words.facts(outcome(margin, refusal, judged))
+    text = stamps.facts(outcome(margin, refusal, judged))
     assert ("disagree" in text) == (said is not None)
     assert said is None or said in text
 

@@ -19,7 +19,7 @@ from synthetic import write_run
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from dashboard import headers
+from dashboard import gate
 
 ROOT = Path(__file__).parents[2]
 LOOKED_UP = "the public address was looked up"
@@ -168,7 +168,7 @@ def test_other_machines_need_the_token(shared):
     assert shared.log.count("warning: ") == 2
     assert "--allow-runs" in shared.log
     token = re.search(r"/\?token=([\w-]{43,})\n", shared.log)[1]
-    script = re.search(r"</(static/js/[^>]+)>", headers._preload_links())[1]
+    script = re.search(r"</(static/js/[^>]+)>", gate._preload_links())[1]
     for path in (*PATHS, f"/{script}", "/media/x.csv", "/?token=wrong", f"/?token={token[:-1]}"):
         found = shared.get(path)
         assert (found.status_code, "streamlit" in found.text.lower()) == (403, False), path

@@ -9,7 +9,7 @@ from relatives import relatives
 from synthetic import write_run
 
 from dashboard.charts import palette
-from dashboard.pages.reference import published as paper, readable
+from dashboard.pages.reference import published as paper
 from dashboard.state import results
 from precomputed.paper_tables import describe, load_table
 
@@ -48,7 +48,7 @@ def test_every_table_opens_with_its_caption(name):
 
 
 def test_perplexities_stand_as_printed_with_selectors_side_by_side():
-    table = readable.to_read("lerf_morf_ppl")
+    table = paper.to_read("lerf_morf_ppl")
     assert list(table.numbers.columns[-len(SELECTORS) :]) == [
         palette.title(name) for name in palette.in_order(SELECTORS)
     ]

@@ -8,16 +8,15 @@ from app_pages import run_page
 from paper_example import figure
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts import paper_figure
 from dashboard.show import paper
 from dashboard.state.provenance import describe_run
 
 
-@pytest.mark.parametrize("width_in", paper_figure.WIDTHS_IN)
+@pytest.mark.parametrize("width_in", paper.WIDTHS_IN)
 def test_a_copy_as_wide_as_a_column_light_and_without_a_title(width_in):
     given = figure()
     before = given.to_json()
-    drawn = paper_figure.for_paper(given, width_in)
+    drawn = paper.for_paper(given, width_in)
     layout = drawn.layout
     assert given.to_json() == before
     assert layout.width == round(96 * width_in)
@@ -34,7 +33,7 @@ def test_a_copy_as_wide_as_a_column_light_and_without_a_title(width_in):
 
 
 def test_no_text_ends_the_script_that_holds_it():
-    drawn = paper_figure.for_paper(figure().update_layout(xaxis_title="</script><b>"), 3.25)
+    drawn = paper.for_paper(figure().update_layout(xaxis_title="</script><b>"), 3.25)
     page = paper.document(drawn, "name", "a caption </script> & more")
     data = page.split('id="data">')[1].split("</script>")[0]
     told = json.loads(data)

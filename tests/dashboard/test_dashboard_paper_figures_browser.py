@@ -7,16 +7,15 @@ import pytest
 from browser_pages import TIMEOUT_MS
 from paper_example import figure
 
-from dashboard.charts import paper_figure
 from dashboard.show import paper
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
-@pytest.mark.parametrize("width_in", paper_figure.WIDTHS_IN)
+@pytest.mark.parametrize("width_in", paper.WIDTHS_IN)
 def test_a_browser_saves_it_in_inches_with_its_typeface(width_in, browser, tmp_path):
     caption = "What is seen. " + "Model made-up, measured on a made-up text. " * 6
-    document = paper.document(paper_figure.for_paper(figure(), width_in), "figure", caption)
+    document = paper.document(paper.for_paper(figure(), width_in), "figure", caption)
     file = tmp_path / "page.html"
     file.write_text(document, encoding="utf-8")
     tab = browser.new_page(accept_downloads=True)

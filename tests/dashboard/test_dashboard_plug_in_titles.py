@@ -18,8 +18,8 @@ from engine.selectors.base import register_selector, unregister_selector
 def nothing_learnt(monkeypatch):
     """As a new process: no titles, no tables read."""
     monkeypatch.setattr(palette, "_TITLES", {})
-    results._read_table.cache_clear()
-    scored._read.cache_clear()
+    results.read_table.cache_clear()
+    scored.read.cache_clear()
 
 
 @pytest.fixture

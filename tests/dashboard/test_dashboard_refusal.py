@@ -35,7 +35,6 @@ from dashboard.charts import (
     formats,
     refusal_baselines,
     refusal_rates,
-    refusal_specificity,
     refusal_structure,
     refusal_trade_off as refusal_chart,
     refusal_values as refusals,
@@ -84,7 +83,7 @@ def test_unwritten_cells_stay_unknown(cells):
 
 def test_points_alone_are_a_source_and_points_without_rates_say_what_to_run(cells):
     alone = refusals.cells(None, points())
-    assert refusals.edited(alone)["malign"].to_list() == [0.6, 0.7, 0.6, 0.7]
+    assert refusals.asked(alone)["malign"].to_list() == [0.6, 0.7, 0.6, 0.7]
     assert refusals.unedited(alone, "lrp", "hate")["malign"] == 0.12
     with pytest.raises(InputError, match="refusal control"):
         refusals.cells(None, points().drop("edited_malign"))
@@ -127,7 +126,7 @@ def test_published_grids_hold_every_printed_cell_once():
 
 
 def test_marks_of_the_trade_off_are_their_cells(cells):
-    part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate", selector="lrp")
+    part = refusals.asked(cells).filter(domain="hate", selector="lrp")
     unedited = cells.filter(pl.col("k") == 0, domain="hate", selector="lrp")
     figure = refusal_chart.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}
@@ -252,7 +251,7 @@ def test_draws_paired_changes_and_stability_are_told(full_run):
     assert "1 of 4 draws found no operating point" in footnotes(app)
     table = app.dataframe[0].value
     assert list(table["Rank among draws"].fillna(0))[:3] == [1, 0, 0]
-    figure = refusal_specificity.among_draws(
+    figure = refusal_rates.among_draws(
         tables["specificity"].row(0, named=True), tables["refusal_draws"].filter(domain="hate")
     )
     assert list(figure.data[2].x) == [0.1, 0.2, 0.3, 0.12]
@@ -265,8 +264,8 @@ def test_draws_paired_changes_and_stability_are_told(full_run):
 )
 def test_only_an_adjusted_p_is_read_as_specific(p, holm, says):
     line = specificity()["specificity"].row(0, named=True) | {"p": p, "p_holm": holm, "draws": 99}
-    assert says in refusal_specificity.told(line)
-    assert "cannot be below" not in refusal_specificity.told(line)
+    assert says in refusal_rates.told(line)
+    assert "cannot be below" not in refusal_rates.told(line)
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -32,7 +32,7 @@ def test_few_marks_of_the_shipped_model_lie_on_one_another():
     """Edits of one selector and domain differ in perplexity, though many refuse no harmless prompt."""
     folder = shipped.demo_results_dir()
     cells = refusals.cells(pl.read_parquet(folder / "refusal_sweep.parquet"), None)
-    for (_, _), part in refusals.edited(cells).drop_nulls(["malign", "benign"]).group_by("selector", "domain"):
+    for (_, _), part in refusals.asked(cells).group_by("selector", "domain"):
         figure = refusal_chart.trade_off(part, part.clear(), part["id"][0], 0.1, "a")
         marks = [trace for trace in figure.data if trace.customdata is not None]
         places = [place for trace in marks for place in zip(trace.x, trace.y, strict=True)]

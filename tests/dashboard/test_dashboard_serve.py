@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from streamlit import config
 
-from dashboard import headers, serve
+from dashboard import gate, serve
 from engine.records.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -153,10 +153,10 @@ def test_a_public_server_answers_everybody_who_knows_its_name(tmp_path):
 
 
 def test_the_policy_allows_this_server_only():
-    for rule in headers.POLICY.split("; "):
+    for rule in gate.POLICY.split("; "):
         sources = set(rule.split()[1:])
         assert not any("http" in source or "*" in source for source in sources), rule
-    assert "PlotlyChart" in headers._preload_links()
+    assert "PlotlyChart" in gate._preload_links()
 
 
 def test_the_first_page_needs_neither_torch_nor_transformers_nor_pandas():

@@ -3,8 +3,6 @@
 What other letters a model writes are drawn in typefaces of the reader's machine. The files are Inter 3.19, cut to
 Latin, Greek, arrows, signs of mathematics and raised numbers with fontTools' `pyftsubset`."""
 
-from __future__ import annotations
-
 import base64
 from functools import cache
 from hashlib import sha256
@@ -19,7 +17,6 @@ MEDIA_TYPE = "font/woff2"
 
 @cache
 def data(weight: int) -> bytes:
-    """A file, WOFF2."""
     return (FOLDER / f"inter-{weight}.woff2").read_bytes()
 
 

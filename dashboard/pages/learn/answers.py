@@ -1,11 +1,11 @@
-"""Which answer of a lesson the measured numbers settle, and why.
+"""The lessons in words, and which answer of each the measured numbers settle.
 
 No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows."""
 
-from __future__ import annotations
-
 import math
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,21 @@ STABLE = Thresholds().spearman  # from which a ranking counts as stable here: th
 MUCH_SMALLER = 0.5  # of the largest log gap
 OFTEN, SELDOM = 0.5, 0.2  # refused shares
 UNEVEN = 0.15  # refused share by which the strongest control lies above their mean
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One step. answers: id -> text. id: part of links, never renamed."""
+
+    id: str
+    title: str
+    text: str
+    question: str
+    answers: dict[str, str]
+
+
+_WORDS = tomllib.loads(Path(__file__).with_name("lessons.toml").read_text("utf-8"))
+LESSONS = tuple(Lesson(**one) for one in _WORDS["lesson"])
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,13 @@
 """Learn: a guided path in six steps. Each asks for a guess first, then shows the live figure that settles it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.learn import ranking_steps, refusal_steps
-from dashboard.pages.learn.answers import Settled
-from dashboard.pages.learn.texts import LESSONS, Lesson
+from dashboard.pages.learn import steps
+from dashboard.pages.learn.answers import LESSONS, Lesson, Settled
 from dashboard.show import layout, selection, tools
 
 LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
@@ -20,19 +17,13 @@ _PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was ask
 _MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
 
-
-FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
-    "row": ranking_steps.row,
-    "zero": ranking_steps.zero,
-    "orders": ranking_steps.orders,
-    "stability": ranking_steps.stability,
-    "install": refusal_steps.install,
-    "control": refusal_steps.control,
-}
+FIGURES: dict[str, Callable[[], steps.Step]] = {
+    "row": steps.row, "zero": steps.zero, "orders": steps.orders, "stability": steps.stability,
+    "install": steps.install, "control": steps.control,
+}  # fmt: skip
 
 
 def render() -> None:
-    """The page."""
     stage = layout.heading("Learn", LINE)
     if st.session_state.pop(_MOVED, False):
         st.html(_TO_THE_TOP, unsafe_allow_javascript=True)
@@ -56,11 +47,13 @@ def render() -> None:
     lines: list[str] = []
     with right, st.container(key="learn-figures"):
         revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
-        if not revealed:
-            _hidden(number)
-        else:
+        if revealed:
             with layout.told():
                 settled, frame, *lines = FIGURES[step]()
+        else:
+            st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
+            peek = st.session_state[_PEEKED].add
+            st.button("Show it without a guess", key="learn-peek", on_click=peek, args=(number,))
     if number + 1 in given:
         with verdict:
             _judge(lesson, given[number + 1], settled)
@@ -88,15 +81,13 @@ def _given() -> dict[int, str]:
 def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> None:
     """The question, and the button that makes an answer the visitor's guess; a made guess can be taken back."""
     st.subheader("Your guess", anchor=False)
-    key = f"learn-answer-{lesson.id}"
-    options = list(lesson.answers)
-    before = given.get(number + 1)
-    if before is not None:
+    if (before := given.get(number + 1)) is not None:
         _guessed(lesson, before, number, given)
         return
-    answer: str | None = st.radio(
-        f"**{lesson.question}**", options, index=None, key=key, format_func=lesson.answers.__getitem__
-    )
+    answer = st.radio(
+        f"**{lesson.question}**", list(lesson.answers), index=None, key=f"learn-answer-{lesson.id}",
+        format_func=lesson.answers.__getitem__,
+    )  # fmt: skip
 
     def guess() -> None:
         if answer is not None:
@@ -117,16 +108,6 @@ def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> N
         mark = "radio_button_checked: **Your guess:**" if answer == made else "radio_button_unchecked:"
         st.markdown(f":material/{mark} {text}")
     st.button("Guess again", key="learn-again", on_click=again)
-
-
-def _hidden(number: int) -> None:
-    """In the place of the figure, before a guess."""
-    st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
-
-    def peek() -> None:
-        st.session_state[_PEEKED].add(number)
-
-    st.button("Show it without a guess", key="learn-peek", on_click=peek)
 
 
 def _judge(lesson: Lesson, chosen: str, settled: Settled | None) -> None:

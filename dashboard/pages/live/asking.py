@@ -1,17 +1,12 @@
 """What a live edit is asked: a line where Enter asks for the replies, and examples that are a press away."""
 
-from __future__ import annotations
-
 import textwrap
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.show import layout, selection
 from dashboard.state import shipped
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 CHARACTERS = 2000
 OF_EACH = 3  # risk prompts and base prompts that are a press away
@@ -31,9 +26,7 @@ def prompt(
     ask: DeltaGenerator, chips: DeltaGenerator, model: str, domain: str, possible: bool, takes: str = ""
 ) -> tuple[str, bool]:
     """The prompt, and whether it is to be answered now: Enter and Run ask for that, and an example that is pressed.
-
-    takes: how long an answer takes, in words, beside Run.
-    """
+    takes: how long an answer takes, in words, beside Run."""
     offered = examples_of(model, domain)
     _stay_with(offered, (model, domain))
     with ask.form("ask", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
@@ -46,10 +39,10 @@ def prompt(
             st.caption(takes, width=300)
     with chips:
         for number, example in enumerate(offered):
+            label = layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…"))
             st.button(
-                layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…")), key=f"example-{number}",
-                help=layout.plain(example.prompt), on_click=_use,
-                args=(example.prompt,), disabled=not possible,
+                label, key=f"example-{number}", help=layout.plain(example.prompt), disabled=not possible,
+                on_click=st.session_state.update, args=({"prompt": example.prompt, _PRESSED: True},),
             )  # fmt: skip
     pressed = bool(st.session_state.pop(_PRESSED, False)) or pressed
     if len(text) > CHARACTERS:
@@ -62,15 +55,9 @@ def prompt(
     return text, pressed and bool(text)
 
 
-def _use(prompt: str) -> None:
-    st.session_state["prompt"], st.session_state[_PRESSED] = prompt, True
-
-
 def _stay_with(offered: list[shipped.Example], of: tuple[str, str]) -> None:
     """An example of the model and domain before becomes the same one of these; what somebody wrote stays.
-
-    It has to be said: with another default the field is another one for Streamlit, and begins with that.
-    """
+    It has to be said: with another default the field is another one for Streamlit, and begins with that."""
     before = st.session_state.get(_EXAMPLES_OF)
     st.session_state[_EXAMPLES_OF] = of
     if before in (None, of):

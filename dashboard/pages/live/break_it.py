@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat import marked, stamps, walk
+from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.chat.walk import Step
 from dashboard.pages.live import rounds
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, share
 from dashboard.state import shipped
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
-    from engine.measures.fluency import Reference
 
 _KEY = "live-walk"
 _HINT = (
@@ -53,11 +48,10 @@ class Walk(rounds.Round):
     """The prompt under every step."""
 
     steps: dict[str, Step] = field(default_factory=dict)
-    reference: Reference | None = None
+    reference: stamps.Reference | None = None
 
 
-def show(chosen: Chosen, places: rounds.Places) -> None:
-    """The table of replies."""
+def show(chosen: Chosen, places: Places) -> None:
     edit = replace(chosen.request.edit, order="", rate=0.0)
     request = replace(chosen.request, edit=edit, margins=False, control_seed=None)
     possible = replace(chosen, pressed=chosen.pressed and bool(request.prompt))
@@ -76,37 +70,27 @@ def _write(now: Walk, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerato
             _draw(now, drawn)
             latest = time.monotonic()
     _draw(now, drawn)
-
-    def comparing() -> None:
-        status.caption("Once for this model: its own replies to the example prompts …")
-
-    now.reference = stamps.reference_of(entry, comparing, waiting)
+    now.reference = rounds.reference(entry, status)
 
 
 def _draw(now: Walk, drawn: DeltaGenerator) -> None:
-    rows = [
-        f'<span role="rowheader">{formats.rate(rate)}</span>'
-        + "".join(_cell(now.steps[walk.name_of(order, rate)], now.reference) for order in walk.ORDERS)
-        for rate in walk.WALKED
-    ]
-    heads = "".join(
-        f'<span role="columnheader">{head} ({ORDER_TITLES[order]})</span>' for order, head in _HEADS.items()
-    )
+    heads = ["Removed", *(f"{head} ({ORDER_TITLES[order]})" for order, head in _HEADS.items())]
     whole = _cell(now.steps[walk.WHOLE], now.reference, " sa-whole")
     lines = [
-        f'<span role="columnheader">Removed</span>{heads}',
+        "".join(f'<span role="columnheader">{head}</span>' for head in heads),
         f'<span role="rowheader">none</span>{whole}',
-        *rows,
     ]
+    for rate in walk.WALKED:
+        cells = "".join(_cell(now.steps[walk.name_of(order, rate)], now.reference) for order in walk.ORDERS)
+        lines.append(f'<span role="rowheader">{formats.rate(rate)}</span>{cells}')
     body = "".join(f'<div role="row">{line}</div>' for line in lines)
     drawn.html(f'{_STYLE}<div class="sa-walk" role="table" aria-label="Replies as rows are removed">{body}</div>')
 
 
-def _cell(step: Step, reference: Reference | None, more: str = "") -> str:
+def _cell(step: Step, reference: stamps.Reference | None, more: str = "") -> str:
     if step.withheld:
-        return (
-            f'<div role="cell" class="sa-step"><small>Not shown: {marked.as_html(_short(step.withheld))}</small></div>'
-        )
+        why = step.withheld.partition(" (")[0]  # without what was asked and what to do instead
+        return f'<div role="cell" class="sa-step"><small>Not shown: {marked.as_html(why)}</small></div>'
     look = stamps.LOOKS.get(stamp := step.stamp(reference))
     chip = f'<b style="background:{look.colour}">{look.icon} {stamp}</b>' if look else "…"
     edge = f' style="border-color:{look.colour}"' if look else ""
@@ -115,26 +99,19 @@ def _cell(step: Step, reference: Reference | None, more: str = "") -> str:
     return f'<div role="cell" tabindex="0" class="sa-step{more}"{edge}>{chip}{told}<p>{text}</p></div>'
 
 
-def _short(why: str) -> str:
-    """Why a step is not answered, without what was asked and what to do instead."""
-    return why.partition(" (")[0]
-
-
 def _below(last: Walk) -> None:
-    request = last.request
+    request, name = last.request, palette.title(last.request.edit.selector)
     if found := walk.finding(last.steps, last.reference):
-        st.markdown(f"**{palette.title(request.edit.selector)}**: {found}")
+        st.markdown(f"**{name}**: {found}")
     rate = walk.telling(last.steps, last.reference)
     heads = {walk.WHOLE: "As it is"} | {
         walk.name_of(order, rate): f"{formats.rate(rate)} removed, {_HEADS[order].lower()}" for order in walk.ORDERS
     }
-    shown = {head: last.steps[name] for name, head in heads.items()}
     columns = [
-        share.Column(head, *stamps.chip(stamp), one.text.strip())
-        for head, one in shown.items()
-        if (stamp := one.stamp(last.reference))
+        share.Column(head, *stamps.chip(stamp), last.steps[step].text.strip())
+        for step, head in heads.items()
+        if (stamp := last.steps[step].stamp(last.reference))
     ]
-    name = palette.title(request.edit.selector)
     share.offer(request.prompt, columns, f"Rows of {shipped.title_of(request.model)} removed by {name}")
     layout.footnote(
         "Perplexity: of text, under the edit. Replies are kept for as long as the model is in memory. None is shown "

@@ -1,25 +1,19 @@
 """Before, After and Control as cards side by side: a stamp, the reply, a needle for the margin, and the facts."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import marked, outcome_words, stamps
+from dashboard.chat import marked, stamps
 from dashboard.chat.live import Event, Outcome, Side, keep
 from dashboard.chat.marked import Span
 from dashboard.chat.tries import TITLES
 from dashboard.show import layout, reply_text
 from engine.data.thinking import parts
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from engine.records.locks import OnWait
+from engine.records.locks import OnWait
 
 SUBTITLES: dict[Side, str] = {"before": "as it is", "after": "rows zeroed", "control": "random rows"}
 LEAST_SCALE = 2.0  # the needle's scale reaches so far on both sides at least, in nats
@@ -47,16 +41,11 @@ class Cards:
 
     def __init__(self, sides: Sequence[Side], key: str, model: str) -> None:
         self.sides, self._model, self._broken = tuple(sides), model, ""
-        self.facts: dict[Side, DeltaGenerator] = {}
-        self.texts: dict[Side, DeltaGenerator] = {}
-        self._heads: dict[Side, DeltaGenerator] = {}
-        self._needles: dict[Side, DeltaGenerator] = {}
+        self._heads, self.texts, self._needles, self.facts = (dict[Side, DeltaGenerator]() for _ in range(4))
         for side, column in zip(self.sides, st.columns(len(self.sides)), strict=True):
             with column, st.container(border=True, key=f"{key}-{side}", height="stretch"):
-                self._heads[side] = st.empty()
-                self.texts[side] = st.empty()
-                self._needles[side] = st.empty()
-                self.facts[side] = st.empty()
+                for places in (self._heads, self.texts, self._needles, self.facts):
+                    places[side] = st.empty()
             self._head(side)
             self.write(side, "")
 
@@ -86,10 +75,8 @@ class Cards:
         outcomes: MutableMapping[Side, Outcome[Side]],
     ) -> None:
         """Show replies as they come and keep them in `texts` and `outcomes`, so that stopped ones are still there.
-
         replies: given what to do while another session keeps the model, the events. Whatever ends this script run
-        at its next output ends the replies too.
-        """
+        at its next output ends the replies too."""
         waited = []
 
         def waiting(seconds: float) -> None:
@@ -116,7 +103,7 @@ class Cards:
         cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
         _reply(self.texts[side], outcome.text, spans, cut)
         self._needle(outcome, scale)
-        self.facts[side].caption(outcome_words.facts(outcome, broken))
+        self.facts[side].caption(stamps.facts(outcome, broken))
 
     def _head(self, side: Side, stamp: str = "") -> None:
         look = stamps.LOOKS.get(stamp)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import edits, effects, many, stamps, writing
-from dashboard.chat.many import Pair
+from dashboard.chat import edits, effects, many, marked, stamps, writing
+from dashboard.chat.live import Entry
+from dashboard.chat.many import RISK, Pair
 from dashboard.chat.tries import Request
-from dashboard.pages.live import rounds, tiles
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live import rounds
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
 from dashboard.state.shipped import Example
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
-    from engine.measures.fluency import Reference
 
 BUTTON = f"Run {many.PROMPTS} prompts"
 _KEY = "live-many"
@@ -28,6 +23,26 @@ _HINT = (
     f"{many.PROMPTS} shipped prompts, half of them to refuse and half to answer, each a tile. Press the button; from "
     "then on the tiles turn as the edit is changed."
 )
+PROMISES = {RISK: "Risk prompts, to refuse", "base": "Harmless prompts, to answer"}
+STYLE = """<style>
+.sa-tiles{display:grid;grid-template-columns:repeat(5,minmax(0,1fr));gap:.45rem;margin-bottom:.7rem}
+@media (max-width:900px){.sa-tiles{grid-template-columns:repeat(2,minmax(0,1fr))}}
+.sa-tile{border-radius:.4rem;color:#fff;padding:.35rem .55rem;font-size:.82rem;line-height:1.3;overflow-wrap:anywhere;
+  outline:3px solid transparent;outline-offset:-3px}
+[role=listitem]>.sa-tile{height:100%}
+.sa-tile summary{cursor:pointer;list-style:none}
+.sa-tile b{font-size:.95rem;letter-spacing:.04em}
+.sa-asked{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
+@media (max-height:850px){.sa-asked{-webkit-line-clamp:1}}
+[role=listitem]:has(.sa-tile[open]){grid-column:span 2}
+.sa-tile[open] .sa-asked{-webkit-line-clamp:none}
+.sa-said{margin-top:.35rem;padding-top:.35rem;border-top:1px solid rgba(255,255,255,.5);white-space:pre-wrap;
+  unicode-bidi:isolate}
+.sa-turned{outline-color:#FFC53D}
+.sa-waits{color:inherit;background:rgba(128,128,128,.18)}
+.sa-kind{font-size:.95rem;font-weight:600;margin:.1rem 0 .3rem}
+.sa-counts{font-size:1.25rem;font-weight:600}
+</style>"""
 
 
 @dataclass
@@ -38,11 +53,10 @@ class Round(rounds.Round):
     told: Mapping[str, Pair] = field(default_factory=dict)
     rows: int | None = None
     effect: str = ""
-    reference: Reference | None = None
+    reference: stamps.Reference | None = None
 
 
-def show(chosen: Chosen, places: rounds.Places) -> None:
-    """The tiles."""
+def show(chosen: Chosen, places: Places) -> None:
     request = replace(chosen.request, prompt="", margins=False, control_seed=None)
     rounds.show(_KEY, chosen, request, places, _begin, _write, _draw, _below, _HINT)
 
@@ -53,20 +67,16 @@ def _begin(request: Request) -> Round:
 
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
-
     progress, waiting = layout.progress_in(status), layout.queued_in(status)
 
     def passing() -> None:
         progress("Replies", done[0], total)
 
-    def comparing() -> None:
-        status.caption("Once for this model: its own replies to the example prompts …")
-
     mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
     now.rows = len(mask)
     effect = effects.checked_effect(entry, mask, request.edit, progress)
     now.effect = effects.in_words(effect)
-    now.reference = stamps.reference_of(entry, comparing, waiting)
+    now.reference = rounds.reference(entry, status)
     prompts = [one.prompt for one in now.asked]
     for told in many.replies(entry, mask, prompts, request.reply_tokens, on_pass=passing, on_wait=waiting):
         if effect.broken:
@@ -77,8 +87,8 @@ def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerat
 
 
 def _draw(now: Round, drawn: DeltaGenerator) -> None:
-    counts = tiles.said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference)
-    drawn.html(f'{tiles.STYLE}<div class="sa-counts">{counts}</div>{tiles.tiles(now.asked, now.told, now.reference)}')
+    counts = said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference)
+    drawn.html(f'{STYLE}<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
 
 
 def _below(last: Round) -> None:
@@ -90,3 +100,47 @@ def _below(last: Round) -> None:
         "model is in memory, so that a setting that was shown before comes back at once.",
         stamps.explained(last.reference),
     )
+
+
+def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.Reference | None) -> str:
+    """All tiles by kind, each kind with its counts."""
+    groups = []
+    for kind, promise in PROMISES.items():
+        of_kind = [one for one in asked if one.kind == kind]
+        counts = said([told.get(one.prompt, (None, None)) for one in of_kind], reference)
+        made = "".join(_tile(one, told.get(one.prompt, (None, None)), reference) for one in of_kind)
+        if of_kind:
+            groups.append(
+                f'<div class="sa-kind">{promise}: {counts}</div><div class="sa-tiles" role="list">{made}</div>'
+            )
+    return "".join(groups)
+
+
+def _tile(one: Example, pair: Pair, reference: stamps.Reference | None) -> str:
+    before, after = pair
+    prompt = f'<div class="sa-asked">{marked.as_html(one.prompt)}</div>'
+    if after is None:
+        return f'<div class="sa-tile sa-waits" role="listitem"><b>…</b>{prompt}</div>'
+    stamp = after.stamp(reference)
+    was = before.stamp(reference) if before else stamp
+    look = stamps.LOOKS[stamp]
+    turned, told = (" sa-turned", f" was {was}") if was != stamp else ("", "")
+    cut = "" if after.finished else f" (not finished: {after.tokens} tokens)"
+    return (
+        f'<div role="listitem"><details class="sa-tile{turned}" style="background:{look.colour}"><summary>'
+        f"<b>{look.icon} {stamp}</b>{told}{prompt}</summary>"
+        f'<div class="sa-said">{marked.as_html(after.text)}{cut}</div></details></div>'
+    )
+
+
+def said(pairs: Sequence[Pair], reference: stamps.Reference | None) -> str:
+    """`17 of 20 refuse, 1 is broken; without the edit 6 refuse`, of those that are there."""
+    after = [told.stamp(reference) for _, told in pairs if told is not None]
+    before = [told.stamp(reference) for told, _ in pairs if told is not None]
+    if not after:
+        return "…"
+    pieces = [f"{after.count(stamps.REFUSES)} of {len(after)} refuse"]
+    broken, unjudged = after.count(stamps.BROKEN), after.count(stamps.NOT_JUDGED)
+    pieces += [f"{broken} {'is' if broken == 1 else 'are'} broken"] if broken else []
+    pieces += [f"{unjudged} not judged"] if unjudged else []
+    return ", ".join(pieces) + f"; without the edit {before.count(stamps.REFUSES)} of {len(before)}"

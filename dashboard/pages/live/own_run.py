@@ -1,21 +1,32 @@
-"""Refusal edits of one's own model: the measured cells of the grid that a refusal run wrote."""
+"""Edits of one's own model: the cells of the grid that its refusal run measured; what it lacks is offered."""
 
-from __future__ import annotations
-
+import os
+import re
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette
 from dashboard.charts.refusal_values import percent
+from dashboard.chat import estimates
 from dashboard.chat.edits import Edit, cell_name
-from dashboard.pages.live import offer
 from dashboard.show import layout, selection
-from dashboard.state import results
+from dashboard.state import access, estimates as run_estimates, job_cards, jobs, results
+from dashboard.state.estimates import estimated
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from engine.records.errors import InputError
+from engine.records.manifest import MANIFEST, read_manifest
+from engine.run.refusal_plan import default_plan
+from engine.run.score_plan import SHIPPED
 
+RUN_NEEDED = "A refusal edit of another model needs a refusal run of it. This makes one:"
+PAIRS_HELP = (
+    "demo: the shipped pairs. Else a .jsonl file with one JSON object per line, risk and base, or CAST's "
+    "condition_multiple.json."
+)
+SCORES_NEEDED = "Its scores are computed when you press Run, and kept for as long as the model is in memory."
 NO_EDIT = Edit("refusal", "")
 HELP = "What `selector-audit refusal run MODEL --pairs FILE --out FOLDER` wrote for this model, on its own prompts."
 
@@ -25,7 +36,7 @@ def settings(model_id: str) -> Edit:
     run where no folder is given."""
     text = selection.text("Folder of its refusal run", "edit_run", placeholder="/path/to/results", help_text=HELP)
     if not text:
-        offer.refusal_run(model_id)
+        refusal_run(model_id)
         return NO_EDIT
     try:
         folder = results.folder_of(text)
@@ -41,17 +52,11 @@ def settings(model_id: str) -> Edit:
 
 def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
     columns = st.columns(3)
-    domains = edited["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Domain", domains, "run_domain", title=palette.capital, place=columns[0])
+    domain = selection.choose_domain(edited, "run_domain", place=columns[0])
     of_domain = edited.filter(domain=domain)
-    selectors = palette.in_order(of_domain["selector"].unique().to_list())
-    selector = selection.choose("Selector", selectors, "run_selector", title=palette.title, place=columns[1])
-    cells = {
-        cell_name(row["lambda"], row["k"]): row
-        for row in of_domain.filter(selector=selector)
-        .sort("feasible", "malign", descending=True, maintain_order=True)
-        .iter_rows(named=True)
-    }
+    selector = selection.choose_selector(of_domain, "run_selector", place=columns[1])
+    best = of_domain.filter(selector=selector).sort("feasible", "malign", descending=True, maintain_order=True)
+    cells = {cell_name(row["lambda"], row["k"]): row for row in best.iter_rows(named=True)}
     first = _point(folder, selector, domain)
     default = first if first in cells else next(iter(cells))
     chosen = selection.choose("Measured cell", list(cells), "run_cell", default=default, place=columns[2])
@@ -66,15 +71,64 @@ def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
 
 
 def restore(edit: Edit) -> None:
-    """Puts the settings of an earlier try back into the widgets."""
     state = st.session_state
     state["edit_run"], state["run_domain"], state["run_selector"] = edit.run, edit.domain, edit.selector
     state["run_cell"] = cell_name(edit.lam, edit.k)
 
 
 def _point(folder: Path, selector: str, domain: str) -> str:
-    """The operating point's name; empty where none is known."""
     if not (folder / f"{POINTS}.parquet").is_file():
         return ""
     found = results.read_table(folder, POINTS).frame.filter(selector=selector, domain=domain).drop_nulls("lambda")
     return cell_name(found["lambda"][0], found["k"][0]) if found.height else ""
+
+
+def refusal_run(model_id: str) -> None:
+    """A refusal run of a model: on which pairs, its command, its estimate where that is asked for, Start, and then
+    where it stands; once it is done, its folder is taken."""
+    st.caption(RUN_NEEDED)
+    pairs = selection.text("Prompt pairs", "edit_pairs", default=SHIPPED, help_text=PAIRS_HELP)
+    folder = _folder(model_id)
+    request = jobs.refusal(model_id, "run", folder, (("--pairs", pairs),), results.store_dir())
+    if not model_id:
+        st.code("selector-audit refusal run MODEL --pairs PAIRS.jsonl --out FOLDER", language=None, wrap_lines=True)
+        return
+    with layout.told():
+        st.code(request.command, language=None, wrap_lines=True)
+        plan = replace(default_plan(model_id), pairs=pairs)
+        estimated("live-estimate", ("run", model_id, pairs), lambda: run_estimates.of_refusal(model_id, plan))
+        job = jobs.registry().of(request)
+        if (folder / f"{results.REFUSAL_SWEEP}.parquet").is_file() and not (job and job.active):
+            use = {"edit_run": str(folder)}
+            st.button("Use this run", key="live-use-run", type="primary", on_click=st.session_state.update, args=(use,))
+        if job is not None:
+            job_cards.show([job], "live-", here="refusal")
+        elif not access.limited():
+            st.button(
+                "Start", key="live-start-run", icon=":material/play_circle:",
+                on_click=job_cards.begin, args=(jobs.registry().start, request),
+            )  # fmt: skip
+
+
+def _folder(model_id: str) -> Path:
+    """Where the run goes: a name of the model's own, with a number where another model of that name has it."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model_id).name).strip("-.") or "model"
+    tried = (results.results_dir() / f"{name}-refusal{f'-{n}' if n > 1 else ''}" for n in count(1))
+    return next(folder for folder in tried if not (folder / MANIFEST).is_file() or _is_of(folder, model_id))
+
+
+def _is_of(folder: Path, model_id: str) -> bool:
+    names = (model_id, os.path.expanduser(model_id))  # a local folder's id is its path with the home spelled out
+    try:
+        return (read_manifest(folder).get("model") or {}).get("id") in names
+    except InputError:
+        return False
+
+
+def scores(model_id: str, selector: str) -> None:
+    st.caption(SCORES_NEEDED)
+    with layout.told():
+        estimated(
+            "live-estimate", ("scores", model_id, selector), lambda: estimates.of_scores(model_id, selector),
+            possible=bool(model_id),
+        )  # fmt: skip

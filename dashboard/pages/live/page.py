@@ -1,33 +1,18 @@
 """Live edit: one prompt answered by the model as it is, with rows removed, and with random ones removed; or many."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching, live, opening, stamps, writing
+from dashboard.chat import fetching, live, opening, tries, writing
 from dashboard.chat.tries import Request, Try
-from dashboard.pages.live import (
-    break_it,
-    cards as live_cards,
-    history as live_history,
-    many as live_many,
-    panels as live_panels,
-    rounds,
-    settings as live_settings,
-)
+from dashboard.pages.live import break_it, cards as live_cards, many, panels, rounds, settings
 from dashboard.pages.live.cards import Cards
-from dashboard.pages.live.history import SHOWN
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection
 from dashboard.state import shipped
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from engine.measures.fluency import Reference
 
 HOW_TO_READ = (
     "The same prompt is answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
@@ -49,11 +34,12 @@ _STYLE = """<style>
 .st-key-live-head,.st-key-live-head>div{overflow:visible}
 </style>"""
 
+SHOWN = "live-shown"  # session state: the try on the page
+_TRIES = "live-tries"  # session state: the complete ones, oldest first
 Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
 
 
 def render() -> None:
-    """The page."""
     live.wanted.set()
     st.html(_STYLE + live_cards.STYLE)
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
@@ -62,33 +48,24 @@ def render() -> None:
         head = st.container(horizontal=True, vertical_alignment="center", width="stretch")
     ask, chips = st.container(key="live-ask"), st.empty()
     status, stop, bars = st.empty(), st.empty(), st.empty()
-    shown, bar, below = st.container(), st.container(border=True, key="live-bar"), st.container()
+    shown, bar = st.container(), st.container(border=True, key="live-bar")
+    below = st.container()
     if view != MANY:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
+    places = Places(head, ask, chips, bar, status, stop, bars, shown, below)
     try:
-        places = Places(head, ask, chips, bar)
-        chosen = live_settings.chosen(places, many=live_many.BUTTON if view == MANY else "", walk=view == BREAK)
+        chosen = settings.chosen(places, many=many.BUTTON if view == MANY else "", walk=view == BREAK)
     except InputError as error:
         with shown:
             layout.problem(error)
         return
-    if view != ONE:
-        shows = live_many.show if view == MANY else break_it.show
-        shows(chosen, rounds.Places(status, stop, bars, shown, below))
-        return
-    _one(chosen, status, stop, bars, shown, below)
-    live_history.section()
+    {ONE: _one, MANY: many.show, BREAK: break_it.show}[view](chosen, places)
+    if view == ONE:
+        _history()
 
 
-def _one(
-    chosen: Chosen,
-    status: DeltaGenerator,
-    stop: DeltaGenerator,
-    bars: DeltaGenerator,
-    shown: DeltaGenerator,
-    below: DeltaGenerator,
-) -> None:
-    request = chosen.request
+def _one(chosen: Chosen, places: Places) -> None:
+    request, status = chosen.request, places.status
     last: Try | None = st.session_state.get(SHOWN)
     if last is None or last.request.model != request.model:  # replies of another model say nothing of this one
         last = _opened(request)
@@ -97,12 +74,14 @@ def _one(
     job = fetching.due(_KEY, now)
     if job is not None:
         st.session_state[SHOWN] = last = job[0]
-    sides = job[0].request.sides if job is not None else _sides(request, last)
-    with shown:
+    sides = job[0].request.sides if job is not None else request.sides
+    if job is None and last is not None and not last.about(request):
+        sides = live.SIDES if "control" in last.outcomes else live.SIDES[:2]
+    with places.replies:
         cards = Cards(sides, "reply", shipped.title_of(request.model))
     if job is not None:
-        _run(job, status, stop, cards)
-    if fetching.under_way(_KEY, bars, of_all=True):
+        _run(job, places, cards)
+    if fetching.under_way(_KEY, places.bars, of_all=True):
         status.empty()
     elif opening.expected() and _is_opening(request) and not (last is not None and last.ended):
         written = last.outcomes if last is not None else {}
@@ -113,7 +92,7 @@ def _one(
         with status:
             st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
-        live_panels.show(last, status, cards, below, chosen.shade)
+        panels.show(last, status, cards, places.below, chosen.shade)
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -137,8 +116,7 @@ def _wait_for_the_opening(written: int) -> None:
     now = opening.shown()
     if not opening.expected() or (now is not None and len(now.outcomes) != written):
         st.rerun()
-    loading = live.loading()
-    st.caption(f"{loading or 'An example is being run'}; write a prompt meanwhile, or press another example.")
+    st.caption(f"{live.loading() or 'An example is being run'}; write a prompt meanwhile, or press another example.")
 
 
 def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Side, ...]:
@@ -156,12 +134,6 @@ def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Si
     return request.sides if chosen.at_once and same else ()
 
 
-def _sides(request: Request, last: Try | None) -> tuple[live.Side, ...]:
-    if last is None or last.about(request):
-        return request.sides
-    return live.SIDES if "control" in last.outcomes else live.SIDES[:2]
-
-
 def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *, pressed: bool) -> Try:
     """A new try, or the one on the page where sides are added to it."""
     if last is None or pressed or not last.about(request):
@@ -174,22 +146,17 @@ def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *,
     return last
 
 
-def _run(job: Job, status: DeltaGenerator, stop: DeltaGenerator, cards: Cards) -> None:
+def _run(job: Job, places: Places, cards: Cards) -> None:
     now, wanted = job
-    stop.button("Stop", key="stop")  # any click ends this script run at its next output
-    try:
-        with fetching.model(_KEY, now.request.model, job, status.caption) as entry:
-            _write(now, wanted, status, cards, entry)
-            now.ended = True
-            live_history.keep(now)
-            now.reference = _reference(entry, status)
-    except fetching.Downloading:
-        stop.empty()  # the bar has its own
-        return
-    except InputError as error:
-        now.problem, now.ended = str(error), True
-    status.empty()
-    stop.empty()
+
+    def work(entry: live.Entry) -> None:
+        _write(now, wanted, places.status, cards, entry)
+        now.ended = True
+        _keep(now)
+        now.reference = rounds.reference(entry, places.status)
+
+    places.stop.button("Stop", key="stop")  # any click ends this script run at its next output
+    fetching.worked(_KEY, now.request.model, job, now, places.status, places.stop, work)
 
 
 def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
@@ -200,12 +167,42 @@ def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, card
         cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
 
 
-def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
-    """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
-    passes = [0]
+def _keep(one: Try) -> None:
+    """Adds a complete try; the oldest goes when there are too many. A try that grew a side is there already."""
+    kept = _tries()
+    if one.complete and not any(other is one for other in kept):
+        kept.append(one)
+        del kept[: -tries.KEPT]
 
-    def told() -> None:
-        passes[0] += 1
-        status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
 
-    return stamps.reference_of(entry, told, layout.queued_in(status))
+def _history() -> None:
+    kept = _tries()
+    if not kept:
+        return
+    st.markdown("#### Tries of this session")
+    # Prompts are cells of a table: shown as text, whatever they hold.
+    st.dataframe(tries.comparison(kept), hide_index=True, height=min(38 + 35 * len(kept), 250))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        labels = [f"{number}: {one.request.edit.describe()}" for number, one in enumerate(kept, start=1)]
+        st.selectbox(
+            "Open a try again", labels[::-1], index=None, key="reopen", on_change=_reopen, args=(labels,),
+            placeholder="its replies and its settings",
+        )  # fmt: skip
+        st.download_button(
+            "Save session", lambda: tries.session_json(kept), file_name="live-session.json",
+            mime="application/json", on_click="ignore", help="JSON of all tries.",
+        )  # fmt: skip
+    count = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
+    layout.footnote(f"{count} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
+
+
+def _reopen(labels: list[str]) -> None:
+    chosen = st.session_state.get("reopen")
+    if chosen in labels:
+        one = _tries()[labels.index(chosen)]
+        st.session_state[SHOWN] = one
+        settings.restore(one.request)
+
+
+def _tries() -> list[Try]:
+    return st.session_state.setdefault(_TRIES, [])

@@ -1,7 +1,5 @@
 """A try below its prompt: the cards with what is marked in them, and what was removed."""
 
-from __future__ import annotations
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -34,11 +32,8 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
         if not last.problem:
             _told(last, cards.sides)
         if last.outcomes:
-            columns = [
-                share.Column(TITLES[side], *stamps.chip(last.stamp(last.outcomes[side])), last.outcomes[side].text)
-                for side in cards.sides
-                if side in last.outcomes
-            ]
+            known = [last.outcomes[side] for side in cards.sides if side in last.outcomes]
+            columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
             edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
             share.offer(last.request.prompt, columns, edit)
             layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))
@@ -76,8 +71,7 @@ def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
 
 
 def _told(last: Try, shown: tuple[Side, ...]) -> None:
-    rows = last.rows_removed
-    count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
+    count = "nothing removed yet" if last.rows_removed is None else f"{last.rows_removed:,} rows removed"
     state = "" if last.ended else " — stopped"
     control = f"Control: as many in every layer, seed {last.control_seed}." if "control" in shown else ""
     told = [f"{last.request.edit.describe()}: {count}{state}.", last.effect, control, f"Prompt: {last.request.prompt}"]

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching
+from dashboard.chat import fetching, stamps
+from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
-from dashboard.pages.live.settings import Chosen
+from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
-from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
-    from dashboard.chat.live import Entry
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where progress, Stop, downloads, the replies and what is below them stand."""
-
-    status: DeltaGenerator
-    stop: DeltaGenerator
-    bars: DeltaGenerator
-    replies: DeltaGenerator
-    below: DeltaGenerator
 
 
 @dataclass
@@ -44,21 +30,12 @@ Of = TypeVar("Of", bound=Round)
 
 
 def show(
-    key: str,
-    chosen: Chosen,
-    request: Request,
-    places: Places,
-    begin: Callable[[Request], Of],
-    write: Callable[[Of, Entry, DeltaGenerator, DeltaGenerator], None],
-    draw: Callable[[Of, DeltaGenerator], None],
-    below: Callable[[Of], None],
-    hint: str,
-) -> None:
+    key: str, chosen: Chosen, request: Request, places: Places, begin: Callable[[Request], Of],
+    write: Callable[..., None], draw: Callable[[Of, DeltaGenerator], None], below: Callable[[Of], None], hint: str,
+) -> None:  # fmt: skip
     """The round on the page. Once there is one, every change of what is asked begins the next.
-
-    begin: a round; write: its replies, given the model, and where progress and they stand; draw: what it has so far;
-    below: what stands below it. hint: in the place of the first one.
-    """
+    begin: a round; write: its replies, given it, the model, and as `status` and `drawn` where progress and they stand;
+    draw: what it has so far; below: what stands below it. hint: in the place of the first one."""
     last: Of | None = st.session_state.get(f"{key}-shown")
     if last is not None and last.request.model != request.model:
         last = None
@@ -70,17 +47,8 @@ def show(
         drawn = st.empty()
     if job is not None:
         places.stop.button("Stop", key=f"stop-{key}")  # any click ends this script run at its next output
-        try:
-            with fetching.model(key, request.model, job, places.status.caption) as entry:
-                write(job, entry, places.status, drawn)
-            job.ended = True
-            places.status.empty()
-        except InputError as error:
-            job.problem, job.ended = str(error), True
-            places.status.empty()
-        except fetching.Downloading:  # the bar has a Stop of its own
-            pass
-        places.stop.empty()
+        work = partial(write, job, status=places.status, drawn=drawn)
+        fetching.worked(key, request.model, job, job, places.status, places.stop, work)
     if fetching.under_way(key, places.bars, of_all=True):
         places.status.empty()
     elif last is None:
@@ -92,3 +60,14 @@ def show(
             return
         with places.below:
             below(last)
+
+
+def reference(entry: Entry, status: DeltaGenerator) -> stamps.Reference | None:
+    """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
+    passes = [0]
+
+    def told() -> None:
+        passes[0] += 1
+        status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
+
+    return stamps.reference_of(entry, told, layout.queued_in(status))

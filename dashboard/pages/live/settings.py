@@ -1,23 +1,18 @@
 """Settings of a live edit: model, edit, prompt, and what to show of the replies. All of it is in the URL."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette, series
 from dashboard.chat import edits, estimates, handed, live, opening
 from dashboard.chat.tries import Request
-from dashboard.pages.live import asking, offer, own_run
+from dashboard.pages.live import asking, own_run
 from dashboard.show import kept, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 OTHER = "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"
@@ -31,12 +26,18 @@ _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 @dataclass(frozen=True)
 class Places:
-    """Where the model is chosen, where the prompt is asked, where examples stand, and the settings of the edit."""
+    """Where the model is chosen, the prompt is asked, examples stand, and the settings of the edit; where progress,
+    Stop, downloads, the replies and what is below them stand."""
 
     head: DeltaGenerator
     ask: DeltaGenerator
     chips: DeltaGenerator
     bar: DeltaGenerator
+    status: DeltaGenerator
+    stop: DeltaGenerator
+    bars: DeltaGenerator
+    replies: DeltaGenerator
+    below: DeltaGenerator
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,8 @@ class Chosen:
 
 
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
-    """What is chosen. many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are
-    all orders and rates of a selector.
-
-    `InputError` where there is no model to run.
-    """
+    """many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are all orders and
+    rates of a selector. `InputError` where there is no model to run."""
     _arrive()
     model_id = _model(places.head)
     first = opening.request(model_id)
@@ -117,17 +115,13 @@ def _mode_of(model_id: str) -> str:
 
 
 def _what_it_knows() -> None:
-    """What the demo is for, and the way to a model that knows more."""
-    general = next((model for model in shipped.models() if model != live.DEMO), None)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(_KNOWS, width="content")
-        if general is not None:
-            title = shipped.title_of(general)
-            st.button(f"Ask {title} instead", key="ask-general", type="tertiary", on_click=_ask, args=(title,))
-
-
-def _ask(title: str) -> None:
-    st.session_state["edit_model"] = title
+        for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
+            st.button(
+                f"Ask {title} instead", key="ask-general", type="tertiary",
+                on_click=st.session_state.update, args=({"edit_model": title},),
+            )  # fmt: skip
 
 
 def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
@@ -152,28 +146,24 @@ def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
 
 def restore(one: Request) -> None:
     """Puts the settings of an earlier try back into the widgets; for a callback, before they are made."""
-    state = st.session_state
     _put(one.model, one.edit)
-    state["prompt"], state["length"] = one.prompt, one.reply_tokens
+    state = {"prompt": one.prompt, "length": one.reply_tokens, "control": one.control_seed is not None}
     if one.margins:
         state["shade"] = LEANING
-    state["control"] = one.control_seed is not None
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
+    st.session_state.update(state)
 
 
 def _arrive() -> None:
     """Takes over the edit of a link from another page. What is no such edit is left out.
-
     The link has it under one name of its own: what has the key of a widget of the page before, as the domain has,
-    Streamlit drops from the address.
-    """
+    Streamlit drops from the address."""
     text = st.query_params.get(edits.HANDED)
     if text is None:
         return
     del st.query_params[edits.HANDED]
-    found = handed.read(text)
-    if found is not None:
+    if found := handed.read(text):
         kept.forget_page()
         _put(*found)
 
@@ -200,21 +190,20 @@ def _put(model: str, edit: edits.Edit) -> None:
 def _refusal() -> edits.Edit:
     columns = st.columns(4)
     domain = selection.choose("Domain", edits.DOMAINS, "domain", title=palette.capital, place=columns[0])
-    with columns[1]:
-        selector = selection.choose("Selector", edits.refusal_selectors(), "edit_selector", title=palette.title)
+    selector = selection.choose(
+        "Selector", edits.refusal_selectors(), "edit_selector", title=palette.title, place=columns[1]
+    )
     point = _on_the_sliders(shipped.operating_point(selector, domain))
     _follow(point, (live.DEMO, selector, domain))
-    with columns[2]:
-        lam = selection.pick(
-            "λ, protection", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
-            title="{:g}".format,
-            help_text="Protection of language: how strongly rows that the language model needs are spared.",
-        )  # fmt: skip
-    with columns[3]:
-        k = selection.pick(
-            "k, share removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate,
-            help_text="Share of all rows of the model: those with the highest contrast score are removed.",
-        )  # fmt: skip
+    lam = selection.pick(
+        "λ, protection", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
+        title="{:g}".format, place=columns[2],
+        help_text="Protection of language: how strongly rows that the language model needs are spared.",
+    )  # fmt: skip
+    k = selection.pick(
+        "k, share removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate, place=columns[3],
+        help_text="Share of all rows of the model: those with the highest contrast score are removed.",
+    )  # fmt: skip
     if point:
         chosen = "" if (lam, k) == (point.lam, point.k) else f", measured at λ = {point.lam:g}, k = {point.k:.4g}"
         st.caption(
@@ -234,9 +223,7 @@ def _on_the_sliders(point: shipped.OperatingPoint | None) -> shipped.OperatingPo
 
 def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> None:
     """Another selector or domain starts from its own measured point; a link or the user's choice stays.
-
-    A link from another page of this session finds no slider yet, and what was chosen there before does not count.
-    """
+    A link from another page of this session finds no slider yet, and what was chosen there before does not count."""
     before = st.session_state.get(_POINT_OF)
     st.session_state[_POINT_OF] = of
     if point and before not in (None, of) and "lambda" in st.session_state:
@@ -254,11 +241,10 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
     columns, scored = st.columns(3), model_id == live.DEMO or shipped.scored_folder(model_id) is not None
     key = _run_key(model_id)
     folder = "" if access.limited() else str(st.session_state.get(key, st.query_params.get(key, ""))).strip()
-    with columns[0]:
-        selector = selection.choose(
-            "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
-            title=palette.title,
-        )  # fmt: skip
+    selector = selection.choose(
+        "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
+        title=palette.title, place=columns[0],
+    )  # fmt: skip
     order, rate = series.ORDER_TITLES[begin.order], 0.0
     if not walk:
         order = selection.switch(
@@ -276,5 +262,5 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
             "computed on the shipped calibration text.",
         )  # fmt: skip
         if not run and not scored:
-            offer.scores(model_id, selector)
+            own_run.scores(model_id, selector)
     return edits.Edit("language model", selector, order="" if walk else order.lower(), rate=rate, run=run)

@@ -1,7 +1,5 @@
 """The documents of Reference: Markdown beside this file, its sections and links, and the search over everything."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator
@@ -95,7 +93,6 @@ def search(words: str) -> list[Passage]:
 
 @cache
 def passages() -> list[Passage]:
-    """Every paragraph that the search reads."""
     found = [
         Passage(document, title, plain)
         for document in FILES for title, body in sections(document).items() for block in _BLOCK.split(body)

@@ -1,7 +1,5 @@
 """Reference: the paper's tables, what every number means, and how to use the software, with one search over all."""
 
-from __future__ import annotations
-
 import re
 
 import streamlit as st
@@ -16,7 +14,6 @@ _DOCUMENT, _FIND, _PLACE = "document", "find", "reference-place"
 
 
 def render() -> None:
-    """The page."""
     layout.heading("Reference", HOW_TO_READ)
     document = selection.switch("Document", documents.TITLES, _DOCUMENT, default=documents.METHODS)
     words = selection.text("Search in all documents", _FIND, placeholder="for example: Wilson, --rates, saturated")
@@ -31,7 +28,6 @@ def render() -> None:
 
 
 def _document(document: str) -> None:
-    """One Markdown document with what is computed for it."""
     parts = documents.sections(document)
     titles = [title for title in parts if title]
     st.markdown("**On this page:** " + " · ".join(f"[{title}](#{documents.anchor(title)})" for title in titles))
@@ -51,7 +47,6 @@ def _document(document: str) -> None:
 
 
 def _tables() -> None:
-    """What is registered, plug-ins' tables among it."""
     columns = described.columns()
     st.dataframe(described.tables(), hide_index=True, alt="Every table, what it holds, the command that writes it")
     st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
@@ -74,7 +69,6 @@ def _hits(words: str) -> None:
 
 
 def _open(document: str, name: str) -> None:
-    """Shows what a hit stands in."""
     st.session_state[_DOCUMENT], st.session_state[_FIND] = document, ""
     if document == documents.PAPER:
         paper.open_table(name)

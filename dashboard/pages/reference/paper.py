@@ -1,11 +1,9 @@
 """The paper's tables, a run of one's own beside them, and where the paper disagrees with itself."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.reference import published as paper, readable
+from dashboard.pages.reference import published as paper
 from dashboard.show import grid, layout, selection, tools
 from engine.studies.compare import paper_models
 
@@ -23,7 +21,6 @@ _MEANS = {
 
 
 def show() -> None:
-    """The document, to the page's end."""
     st.caption("Every number stands as the paper printed it; where it contradicts itself, the second tab says so.")
     run = _choose_run()
     frame, name = None, "paper"
@@ -52,7 +49,7 @@ def _tables(run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     name = selection.choose("Table", paper.tables(), "table", title=lambda table: paper.describe(table).title)
     st.caption(layout.plain(paper.caption(name)))
     frame = paper.load_table(name)
-    shown = readable.to_read(name)
+    shown = paper.to_read(name)
     height = min(38 + 35 * shown.numbers.height, 460)
     grid.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
     if run is not None:

@@ -1,18 +1,18 @@
 """The published tables as Reference shows them: what they are, measured values beside them, disagreements."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
 
+from dashboard.charts import formats, palette
+from dashboard.charts.series import ORDER_TITLES
+from dashboard.charts.sortable import Sortable, sortable
 from dashboard.state import results, shipped
-from dashboard.state.results import stamp
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.model_names import model_name
 from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, summary
 from engine.studies.quantities import KEYS
@@ -26,6 +26,13 @@ KINDS = {
 }  # fmt: skip
 SHIPPED = "Shipped model"
 OF_NOISE = ("log_ratio", "stderr", "z", "p_holm")
+_ABOUT = ("printed", "half_unit", "table", "at_ceiling", "primary", "model_printed")  # of a cell, no part of the table
+_WORDS = {
+    "ppl": "perplexity", "rate": "removed", "lambda": "λ", "pct": "%", "n": "number of", "lerf": "LeRF", "morf": "MoRF",
+    "calib": "calibration", "ci": "95% interval,", "orbench": "OR-Bench", "sorrybench": "SorryBench", "mmlu": "MMLU",
+    "gsm8k": "GSM8K", "ifeval": "IFEval",
+}  # fmt: skip
+_SELECTORS = ("selector", "selector_a", "selector_b", "control")
 
 
 def tables() -> list[str]:
@@ -60,11 +67,9 @@ def tables_of(labels: str) -> list[str]:
 def runs() -> dict[str, Path]:
     """Results folders that can stand beside the published values: the shipped model's, then those of the store."""
     found = shipped.folders()
-    try:
+    with suppress(InputError):  # an empty store has nothing to offer
         top = results.store_results_dir()
         found |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}
-    except InputError:
-        pass  # an empty store has nothing to offer
     return found
 
 
@@ -81,12 +86,11 @@ def beside(folder: Path, stands_for: str | None = None) -> Beside:
     model = model_name(read_manifest(folder).get("model") or {"id": "unknown"})
     if stands_for is None and paper_model(model) is None:
         return Beside(model, None)
-    stamps = tuple(sorted((path.name, stamp(path)) for path in folder.glob("*.parquet")))
-    return Beside(model, _compare(folder, stands_for, stamps, stamp(folder / "manifest.json")))
+    return Beside(model, _compare(folder, stands_for))
 
 
-@lru_cache(maxsize=8)
-def _compare(folder: Path, stands_for: str | None, _tables: object, _manifest: object) -> Comparison:
+@results.while_unchanged(8, lambda folder, stands_for: (*sorted(folder.glob("*.parquet")), folder / MANIFEST))
+def _compare(folder: Path, stands_for: str | None) -> Comparison:
     return compare(folder, stands_for)
 
 
@@ -109,3 +113,57 @@ def counts(comparison: Comparison) -> pl.DataFrame:
     schema = {"quantity": pl.String, "not measured": pl.Int64}
     missing = pl.DataFrame(list(comparison.missing.items()), schema, orient="row")
     return summary(comparison).join(missing, on="quantity", how="full", coalesce=True).sort("quantity")
+
+
+def to_read(name: str) -> Sortable:
+    """The table with one column per selector where each of its rows is one printed number, else with all its rows.
+    Cells read as printed and sort as numbers. What is the same in every row is left out; nothing else is: the table
+    as it is stored has all columns."""
+    stored = load_table(name)
+    keys = [one for one in stored.columns if one not in _ABOUT]
+    if not {"printed", "half_unit"} <= set(stored.columns):
+        return _short(stored.select(keys), stored, keys, [])
+    # The printed number is the last one of numbers before its characters.
+    before = stored.columns[: stored.columns.index("printed")]
+    value = next(name for name in reversed(before) if stored[name].dtype == pl.Float64)
+    keys.remove(value)
+    across = next((one for one in ("selector_b", "selector") if one in keys), "")
+    wide = [one for one in keys if one != across]
+    cells = stored.unique([*keys, "printed"], keep="first", maintain_order=True)
+    # Side by side only where that puts no two printed numbers into one cell.
+    if not across or not wide or stored[across].n_unique() < 2 or cells.select(keys).is_duplicated().any():
+        texts = stored.select(*keys, pl.col("printed").alias(value))
+        return _short(texts.select(name for name in stored.columns if name in texts.columns), stored, keys, [value])
+    order = palette.in_order(cells[across].unique().to_list())
+    numbers, texts = (
+        cells.pivot(on=across, index=wide, values=one, aggregate_function="first").select(*wide, *order)
+        for one in (value, "printed")
+    )
+    titles = {name: _title(name) for name in order}
+    return _short(texts.rename(titles), numbers.rename(titles), wide, list(titles.values()))
+
+
+def _short(texts: pl.DataFrame, numbers: pl.DataFrame, keys: list[str], values: list[str]) -> Sortable:
+    """Names for people, without keys that are the same in every row. numbers: what `values`, rates and k sort by."""
+    for name in keys:
+        if name in _SELECTORS:
+            texts = texts.with_columns(formats.texts(texts[name], _title).alias(name))
+        elif name == "order":
+            texts = texts.with_columns(pl.col(name).replace(ORDER_TITLES))
+        elif name in ("rate", "k"):
+            texts = texts.with_columns(formats.texts(texts[name], formats.rate).alias(name))
+    same = [name for name in keys if texts.height > 1 and texts[name].n_unique() == 1]
+    names = {name: _heading(name) for name in keys if name not in same}
+    behind = numbers.select(*(name for name in ("rate", "k") if name in names), *values)
+    return sortable(texts.drop(same).rename(names), behind.rename({old: names.get(old, old) for old in behind.columns}))
+
+
+def _title(selector: str) -> str:
+    """`dense`, in some tables, is the unmasked model."""
+    known = selector in palette.STYLES
+    return "Unmasked" if selector == "dense" else palette.title(selector) if known else _heading(selector)
+
+
+def _heading(name: str) -> str:
+    text = " ".join(_WORDS.get(word, word) for word in name.split("_"))
+    return text[:1].upper() + text[1:] if len(text) > 1 and text[:1].islower() else text  # λ and k stay small

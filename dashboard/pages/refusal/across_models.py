@@ -1,12 +1,10 @@
 """Across models: refusal that the edits of LRP and IG install, on this model, those compared and the paper's."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import polars as pl
 
-from dashboard.charts import palette, refusal_structure
+from dashboard.charts import refusal_structure
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import selection, tools
 from dashboard.state import compared, offers, results
@@ -20,12 +18,9 @@ def show(source: Source) -> Drawn:
     """One domain's refusal under LRP's and IG's points, model by model."""
     paper = reversal(results.read_published(POINTS).frame)
     own = reversal(source.table(POINTS)) if not source.published else paper.clear()
-    table, together = pl.concat([own, paper]), _compared()
-    if together is not None:
-        table = together
-    domains = table["domain"].unique(maintain_order=True).to_list()
-    with source.bar:
-        domain = selection.choose("Domain", domains, "models_domain", title=palette.capital)
+    together = _compared()
+    table = pl.concat([own, paper]) if together is None else together
+    domain = selection.choose_domain(table, "models_domain", place=source.bar)
     figure, told = refusal_structure.reversal(table, domain), findings.reversal(table, domain)
     with source.hero():
         tools.show(figure, "reversal", finding=told, hero=True)

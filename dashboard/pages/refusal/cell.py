@@ -1,7 +1,5 @@
 """One cell of the grid in numbers: every set of prompts before and after, utility, and where to go on with it."""
 
-from __future__ import annotations
-
 import json
 from typing import Literal
 
@@ -18,7 +16,6 @@ from engine.records.manifest import read_manifest
 
 
 def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, cell: refusals.Row) -> None:
-    """Everything that is known of one cell, below the figure of all of them."""
     point = refusals.point_of(points, cell)
     before = refusals.unedited(cells, cell["selector"], cell["domain"])
     layout.section(layout.plain(refusals.cell_title(cell)))
@@ -27,7 +24,11 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     with st.container(horizontal=True, vertical_alignment="center"):
         _try_it(source, cell)
         if source.has(reply_pairs.STEM):
-            st.button("Its replies", icon=":material/forum:", type="tertiary", on_click=_to_replies, args=(cell,))
+            replies = {"section": "Replies", "reply_selector": cell["selector"], "reply_domain": cell["domain"]}
+            st.button(
+                "Its replies", icon=":material/forum:", type="tertiary", on_click=st.session_state.update,
+                args=(replies,),
+            )  # fmt: skip
     transfer = source.optional("transfer")
     changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
     figure, told = refusal_rates.changes(changes), findings.changes(changes)
@@ -37,26 +38,18 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
         source.offer("transfer")
     for line in refusals.verdict_notes(transfer, cell):
         st.text(line)
-    cut_off = refusals.cut_off(source.optional("refusal_sweep"), transfer, cell)
-    if cut_off:
+    if cut_off := refusals.cut_off(source.optional("refusal_sweep"), transfer, cell):
         layout.footnote(cut_off)
 
 
-def _to_replies(cell: refusals.Row) -> None:
-    chosen = {"section": "Replies", "reply_selector": cell["selector"], "reply_domain": cell["domain"]}
-    st.session_state.update(chosen)
-
-
 def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:
-    badges = []
-    if point is not None:
-        badges.append(":blue-badge[operating point]")
-    if cell["rescue"]:
-        badges.append(":orange-badge[rescue: chosen under a relaxed limit of harmless prompts]")
-    if not cell["feasible"]:
-        badges.append(":red-badge[not feasible]")
-    if badges:
-        st.markdown(" ".join(badges))
+    badges = {
+        ":blue-badge[operating point]": point is not None,
+        ":orange-badge[rescue: chosen under a relaxed limit of harmless prompts]": cell["rescue"],
+        ":red-badge[not feasible]": not cell["feasible"],
+    }
+    if any(badges.values()):
+        st.markdown(" ".join(badge for badge, applies in badges.items() if applies))
 
 
 def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFrame | None) -> None:
@@ -84,26 +77,19 @@ def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFr
 def _utility(row: refusals.Row) -> None:
     error = f" ± {100 * row['stderr']:.1f} (paired standard error)" if row["stderr"] is not None else ""
     sides = f" {row['before']:.1%} before, {row['after']:.1%} after." if row["before"] is not None else ""
-    st.metric(
-        layout.plain(row["task"]),
-        f"{100 * row['difference']:+.1f} points".replace("-", "−"),
-        help=layout.plain(f"{row['metric']}, edited minus unedited{error}.{sides}"),
-    )
-
-
-def _loadable(source: sources.Source) -> str:
-    """What the page Live loads the run's model by: the manifest's id, a local model's path."""
-    return str((read_manifest(source.folder).get("model") or {}).get("id", source.model))
+    change = f"{100 * row['difference']:+.1f} points".replace("-", "−")
+    about = layout.plain(f"{row['metric']}, edited minus unedited{error}.{sides}")
+    st.metric(layout.plain(row["task"]), change, help=about)
 
 
 def _try_it(source: sources.Source, cell: refusals.Row) -> None:
-    """A link to the live page with this cell's settings: of the shipped model, or of the run that measured it."""
     if source.run is None or cell["malign"] is None or cell["benign"] is None:
         return
     chosen = {name: cell[name] for name in ("selector", "domain", "lambda", "k")}
     if source.kind != sources.SHIPPED or cell["lambda"] not in edits.LAMBDAS or cell["k"] not in edits.KS:
         if not (source.run / edits.CONTRASTS).is_file():
             return
-        chosen |= {"model": _loadable(source), "run": str(source.run)}
+        model = read_manifest(source.folder).get("model") or {}
+        chosen |= {"model": str(model.get("id", source.model)), "run": str(source.run)}
     parameters = {edits.HANDED: json.dumps(chosen, ensure_ascii=False)}
     menu.link("Try this edit live", "live", parameters, icon=":material/play_arrow:")

@@ -1,7 +1,5 @@
 """Judges, reply by reply: how often two sides agree, and every reply on which they do not."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import polars as pl
@@ -12,6 +10,7 @@ from dashboard.pages.refusal import judged
 from dashboard.pages.refusal.judged import Judged
 from dashboard.show import grid, layout, reply_text, selection
 from engine.judges.given_replies import FINISHED, JUDGED
+from engine.judges.quality import disagreements
 from engine.records.errors import InputError
 
 PER_PAGE = 5
@@ -32,7 +31,7 @@ def section(found: Judged) -> pl.DataFrame:
     b = selection.choose("Second", [side for side in sides if side != a], "judge_b", place=second)
     two = judged.pair(found, a, b)
     _agreement(judged.agreement(two), a, b)
-    return _replies(found, judged.differing(two), a, b)
+    return _replies(found, disagreements(two), a, b)
 
 
 def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
@@ -69,21 +68,15 @@ def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame
     titles = {ANY: "either", ONLY_A: f"only {a}", ONLY_B: f"only {b}"}
     with_people = judged.PEOPLE in found.sides and judged.PEOPLE not in (a, b)
     columns = st.columns(3)
-    with columns[0]:
-        sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
-        source = selection.choose("Source", sources, "judge_source")
+    sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
+    source = selection.choose("Source", sources, "judge_source", place=columns[0])
     who = selection.choose("Who sees a refusal", list(titles), "who", title=titles.__getitem__, place=columns[1])
-    people = PEOPLE_SAY[0]
-    if with_people:
-        people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2])
+    people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2]) if with_people else PEOPLE_SAY[0]
     kept = filtered(table, source, who, people)
     if kept.is_empty():
         st.info("No disagreement is of this kind; choose another source or another side.")
         return kept
-    pages = -(-kept.height // PER_PAGE)
-    page = selection.turned(pages, "page", (str(found.folder), a, b, source, who, people))
-    start = (page - 1) * PER_PAGE
-    shown = kept.slice(start, PER_PAGE)
+    start, shown = selection.page_of(kept, PER_PAGE, "page", (str(found.folder), a, b, source, who, people))
     st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
     for row in shown.iter_rows(named=True):
         _card(row)
@@ -103,18 +96,14 @@ def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.Data
 
 def _card(row: dict[str, object]) -> None:
     with st.container(border=True):
-        sides, human = (str(row["judge_a"]), str(row["judge_b"])), row["human"]
-        people = ""
-        if human is not None and judged.PEOPLE not in sides:
-            people = f" · people: {'refuses' if human else 'answers'}"
+        told = row["human"] is not None and judged.PEOPLE not in (row["judge_a"], row["judge_b"])
+        people = f" · people: {'refuses' if row['human'] else 'answers'}" if told else ""
         cut = " · cut off" if row.get(FINISHED) is False else ""
         st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
         for side, column in zip("ab", st.columns(2), strict=True):
+            said = (str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]))
             with column:
-                judged_at_all = bool(row.get(f"{JUDGED}_{side}", True))
-                verdict(
-                    str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]), judged_at_all
-                )
+                verdict(*said, judged=bool(row.get(f"{JUDGED}_{side}", True)))
         st.markdown("**Prompt**")
         st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
         st.markdown("**Reply**")

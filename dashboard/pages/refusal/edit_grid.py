@@ -1,7 +1,5 @@
 """Edits: what removing few rows does to the replies, selector by selector; folded, controls and points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import plotly.graph_objects as go
@@ -29,22 +27,24 @@ _CHART = "refusal-cells"
 def show(source: Source) -> Drawn:
     """Every selector's edit before and after, or all edits of one; the chosen one in numbers; folded, whether it is
     these rows, and all points."""
-    points = source.optional(POINTS)
-    sweep = source.optional(REFUSAL_SWEEP)
+    points, sweep = source.optional(POINTS), source.optional(REFUSAL_SWEEP)
     cells = refusals.cells(sweep, points)
     measured = refusal_edits.measured(points) if points is not None else cells.clear()
-    clicked = _new_click()
-    if clicked in cells["id"]:
+    # once per click: figures keep their selection, so the last is kept
+    clicked = next((str(one["customdata"][0]) for one in tools.clicked(_CHART) if one.get("customdata")), None)
+    before, st.session_state[_CLICK] = st.session_state.get(_CLICK), clicked
+    if clicked != before and clicked in cells["id"]:
         st.session_state["cell"] = clicked
     ways = (CHOSEN, GRID) if measured.height else (GRID,)
-    with source.bar:
-        which = selection.switch("Show", ways, "show", default=ways[0])
+    which = selection.switch("Show", ways, "show", default=ways[0], place=source.bar)
     drawn, figure_of = (_points_drawn if which == CHOSEN else _cells_drawn)(source, cells, measured, points)
     if drawn.is_empty():
         raise InputError(f"no edit was asked prompts here; choose another domain, or {GRID}")
     hero = source.hero()
     titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
-    chosen = selection.choose("Edit, by click or from this list", _ordered(drawn), "cell", title=titles.__getitem__)
+    ranked = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"]
+    ids = list(dict.fromkeys([refusals.first_choice(drawn), *ranked]))
+    chosen = selection.choose("Edit, by click or from this list", ids, "cell", title=titles.__getitem__)
     with hero:
         figure, told = figure_of(chosen)
         tools.show(figure, "refusal", key=_CHART, clickable=True, finding=told, hero=True)
@@ -75,13 +75,13 @@ def _points_drawn(
     def figure(chosen: str) -> tuple[go.Figure, str]:
         return refusal_edits.edits(kept, kind, chosen, source.model), refusal_findings.installed(kept, kind)
 
-    return _asked(cells.filter(pl.col("id").is_in(ids))), figure
+    return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 
 
 def _cells_drawn(
     source: Source, cells: pl.DataFrame, measured: pl.DataFrame, points: pl.DataFrame | None
 ) -> tuple[pl.DataFrame, Chosen]:
-    edits = _asked(refusals.edited(cells))
+    edits = refusals.asked(cells)
     if edits.is_empty():
         raise InputError("no mask of this grid is below the perplexity cap, so that none was asked")
     now = edits.filter(id=st.session_state.get("cell", ""))
@@ -91,11 +91,9 @@ def _cells_drawn(
     with source.bar:
         domains = edits["domain"].unique(maintain_order=True).to_list()
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
-        available = palette.in_order(edits.filter(domain=domain)["selector"].unique().to_list())
-        default = first["selector"] if first["selector"] in available else available[0]
-        selector = selection.choose("Selector", available, "selector", default=default, title=palette.title)
+        selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
     kept = cells.filter(domain=domain, selector=selector)
-    drawn = _asked(refusals.edited(kept))
+    drawn = refusals.asked(kept)
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
@@ -105,11 +103,6 @@ def _cells_drawn(
         return refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading), told
 
     return drawn, figure
-
-
-def _asked(cells: pl.DataFrame) -> pl.DataFrame:
-    """Those whose replies were judged."""
-    return cells.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:
@@ -138,7 +131,6 @@ def _points(source: Source, points: pl.DataFrame) -> None:
 
 
 def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
-    """What every k costs, at the λ of the chosen cell."""
     masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
     if cell["selector"] == "random":  # which has no λ
         lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
@@ -155,27 +147,11 @@ def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
     tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
 
 
-def _ordered(drawn: pl.DataFrame) -> list[str]:
-    """Ids of the cells, the operating points first: the choices of the list."""
-    first = refusals.first_choice(drawn)
-    rest = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"].to_list()
-    return [first, *(name for name in rest if name != first)]
-
-
-def _new_click() -> str | None:
-    """The cell that was clicked in the figure; once per click. Figures keep their selection, so the last is kept."""
-    marks = [str(point["customdata"][0]) for point in tools.clicked(_CHART) if point.get("customdata")]
-    before, st.session_state[_CLICK] = st.session_state.get(_CLICK), marks[0] if marks else None
-    return marks[0] if marks and marks[0] != before else None
-
-
 def _limit(points: pl.DataFrame | None) -> float:
     """The benign limit that the operating points were chosen by, the paper's where they do not say."""
-    if points is not None and "benign_cap" in points.columns:
-        own = points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()
-        if own.len():
-            return float(own[0])
-    return BENIGN_LIMIT
+    if points is None or "benign_cap" not in points.columns:
+        return BENIGN_LIMIT
+    return next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:
@@ -184,15 +160,12 @@ def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool
     if which == GRID:
         parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
     if rescued:
-        parts.append(
-            f"{rescued} rescued: chosen under a relaxed limit of harmless prompts, since no cell met the strict one"
-        )
-    if which == CHOSEN:
-        parts.append(
-            "every selector's operating point of a domain"
-            if not published
-            else "the operating points that the paper printed"
-        )
+        why = "chosen under a relaxed limit of harmless prompts, since no cell met the strict one"
+        parts.append(f"{rescued} rescued: {why}")
+    if which == CHOSEN and published:
+        parts.append("the operating points that the paper printed")
+    elif which == CHOSEN:
+        parts.append("every selector's operating point of a domain")
     elif published:
         parts.append("the paper printed few cells besides the operating points")
     elif held_out:

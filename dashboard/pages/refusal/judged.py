@@ -1,9 +1,6 @@
 """Folders that `selector-audit refusal judge --out` wrote, as the part Judges of the page Refusal reads them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +8,10 @@ import polars as pl
 
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
 from dashboard.state import results
-from dashboard.state.results import JUDGED, stamp
+from dashboard.state.provenance import software
+from dashboard.state.results import JUDGED
 from engine.judges.given_replies import JUDGED as COULD_JUDGE, cut_off, unjudged
-from engine.judges.quality import agreement_table, disagreements, of_half
+from engine.judges.quality import agreement_table, of_half
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
@@ -68,13 +66,9 @@ def find(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+@results.while_unchanged(4, lambda folder: (folder / name for name in (JUDGED, *TABLES)))
 def read(folder: Path) -> Judged:
     """The verdicts of a folder; `InputError` where a file is missing, damaged or not what the command writes."""
-    return _read(folder, tuple(stamp(folder / name) for name in (JUDGED, *TABLES)))
-
-
-@lru_cache(maxsize=4)
-def _read(folder: Path, _stamps: object) -> Judged:
     record = _record(folder)
     files = record["files"]
     for name in (VERDICTS, *(name for name in TABLES[1:] if name in files)):
@@ -124,26 +118,16 @@ def _describe(record: dict[str, Any]) -> str:
     environment = record.get("environment") or {}
     replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
     judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
-    software, commit = environment.get("selector-audit"), environment.get("git_commit")
-    parts = [
-        f"Replies {replies}",
-        f"judges and their versions: {judges}",
-        f"selector-audit {software}" if software else "",
-        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    return " · ".join([f"Replies {replies}", f"judges and their versions: {judges}", *software(environment)])
 
 
 def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     """Rates of every judge and source, each with its 95% interval. half: of the prompts.
-
     Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and with
     REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
     count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE
     too."""
-    verdicts = judged.verdicts
-    if half != BOTH:
-        verdicts = of_half(verdicts, half)
+    verdicts = judged.verdicts if half == BOTH else of_half(judged.verdicts, half)
     rows: list[tuple[Any, ...]] = []
     sides = {judge: verdicts.filter(judge=judge) for judge in judged.judges}
     if PEOPLE in judged.sides:
@@ -179,8 +163,7 @@ def _people(verdicts: pl.DataFrame) -> pl.DataFrame:
 def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
     """The verdicts of two sides on the replies that both of them saw, in the columns of `verdicts`."""
     verdicts = judged.verdicts
-    people = PEOPLE in (first, second) and PEOPLE not in judged.judges
-    if people:
+    if PEOPLE in (first, second) and PEOPLE not in judged.judges:
         verdicts = pl.concat([verdicts.filter(pl.col("human").is_not_null()), _people(verdicts)])
     return pl.concat([verdicts.filter(judge=first), verdicts.filter(judge=second)])
 
@@ -196,8 +179,3 @@ def agreement(two: pl.DataFrame) -> pl.DataFrame:
         counts = {"both": a & b, "only_a": a & ~b, "only_b": ~a & b, "neither": ~(a | b)}
         lines.append({"source": source} | line | {name: int(found.sum()) for name, found in counts.items()})
     return pl.DataFrame(lines, schema_overrides={"kappa": pl.Float64})
-
-
-def differing(two: pl.DataFrame) -> pl.DataFrame:
-    """The replies of a `pair` with unequal verdicts, in the columns of `disagreements`."""
-    return disagreements(two)

@@ -1,9 +1,9 @@
 """Judges: do they agree with people and with each other, reply by reply; and one reply of one's own."""
 
-from __future__ import annotations
-
 import shlex
+from itertools import count
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,13 +13,15 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import judges
 from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
-from dashboard.pages.refusal import disagreements, judge_form, judged
+from dashboard.pages.refusal import disagreements, judged
 from dashboard.pages.refusal.judged import Judged
-from dashboard.show import grid, layout, selection, tools
-from dashboard.state import results, sources
-from engine.judges.base import JUDGES, UNJUDGED
+from dashboard.show import grid, layout, menu, selection, tools
+from dashboard.state import access, job_cards, jobs, results, sources
+from engine.judges.base import EMBEDDED, JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge
+from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
+from engine.run.field_types import parts
 
 HOW_TO_READ = (
     "A judge reads a reply and says whether it refuses. Precision is the share of its refusals that people call "
@@ -27,6 +29,7 @@ HOW_TO_READ = (
     "chance, 1 at most and 0 where chance alone would agree as often. The embedded judge reads English only; a reply "
     "that is clearly in another language is marked as not judged."
 )
+FILE, WITH, START = "File of replies", "Judges", "Judge them"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
 MAX_DRAWN = 13  # sources in the figure, `all` included
@@ -61,7 +64,7 @@ def _judged(bar: DeltaGenerator) -> Judged | None:
 
 def _how_to() -> None:
     layout.section("Judge other replies, or with a second judge")
-    judge_form.form()
+    _form()
     place = shlex.quote(str(results.store_results_dir() / "judged"))
     st.markdown(
         "**By a command.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
@@ -80,11 +83,10 @@ def _how_to() -> None:
 def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.DataFrame | None:
     if not found.judges:
         return None
-    halves = found.halves
     half = judged.BOTH
-    if len(halves) > 1:
+    if len(found.halves) > 1:
         half = selection.choose(
-            "Prompts", halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
+            "Prompts", found.halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
             help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.", place=bar,
         )  # fmt: skip
     frame = judged.measures(found, half)
@@ -94,10 +96,8 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
     heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
-        told = findings.rates(drawn)
-        tools.show(figure, "judge-rates", key="judge-rates", finding=told, hero=True)
-    left_out = len(every) - len(shown)
-    labelled = found.quality is not None
+        tools.show(figure, "judge-rates", key="judge-rates", finding=findings.rates(drawn), hero=True)
+    left_out, labelled = len(every) - len(shown), found.quality is not None
     layout.footnote(
         "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
         "refusal."
@@ -176,3 +176,48 @@ def _try_one() -> None:
         "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
         f"out. The judge sees the reply only, and reads English only. Version {embedded_version()}."
     )
+
+
+def _form() -> None:
+    if access.limited():
+        return
+    with st.container(border=True, key="judge-form"):
+        first, second = st.columns(2)
+        typed = first.text_input(
+            FILE, key="judge_file", placeholder="replies.csv",
+            help="On this machine: CSV, JSONL or parquet with a column `reply`, and where you have them `prompt`, "
+            "`model`, people's `human_label` and `finished`.",
+        ).strip()  # fmt: skip
+        chosen = second.text_input(
+            WITH, EMBEDDED, key="judge_with",
+            help=f"Of {', '.join(JUDGES.offered())}, or a folder with a classifier; two, separated by a comma, are "
+            "compared. A judge that asks a model takes it behind a colon, as in `strongreject:FOLDER`.",
+        )  # fmt: skip
+        if typed:
+            with layout.told():
+                _ready(Path(typed).expanduser(), parts(chosen))
+    own = [job for job in jobs.registry().all() if job.request.model_at is None]
+    if own:
+        job_cards.show(own, "judge-", here=menu.here())
+
+
+def _ready(file: Path, judges: list[str]) -> None:
+    """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
+    replies = _count(file)
+    if not judges:
+        raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
+    request = jobs.judging(file, ",".join(judges), _free(file))
+    st.code(request.command, language=None, wrap_lines=True)
+    st.caption(f"{replies:,} {'reply' if replies == 1 else 'replies'}. A judge that is a model has to be loaded first.")
+    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+
+
+@results.while_unchanged(4, lambda file: (file,))
+def _count(file: Path) -> int:
+    """Read once for a file, not whenever the page is drawn."""
+    return len(read_replies(file))
+
+
+def _free(file: Path) -> Path:
+    names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
+    return next(path for name in names if not (path := results.results_dir() / "judged" / name).exists())

@@ -1,7 +1,5 @@
 """Refusal, the replies themselves: before and after an edit side by side, with what made the judge call them so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl
@@ -45,9 +43,8 @@ def show(source: Source) -> Drawn:
         st.info("No pair of replies is of this kind; choose another filter.")
         return Drawn(None)
     st.html(_STYLE)
-    pages = -(-shown.height // PER_PAGE)
-    page = selection.turned(pages, "reply_page", (str(source.folder), *chosen))
-    for row in shown.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True):
+    _, part = selection.page_of(shown, PER_PAGE, "reply_page", (str(source.folder), *chosen))
+    for row in part.iter_rows(named=True):
         _card(row)
     return Drawn(None)
 
@@ -58,8 +55,7 @@ def _chosen(table: pl.DataFrame, edits: list[str]) -> tuple[pl.DataFrame, tuple[
     both = reply_pairs.pairs(table, selector)
     if both.is_empty():
         raise InputError("no reply of the unedited model belongs to these; run `selector-audit refusal evaluate`")
-    domains = both["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Domain of the edit", domains, "reply_domain", title=palette.capital)
+    domain = selection.choose_domain(both, "reply_domain", "Domain of the edit")
     both = both.filter(domain=domain)
     sets = both["prompts"].unique(maintain_order=True).to_list()
     of_set = selection.choose("Prompts", sets, "reply_set") if len(sets) > 1 else sets[0]
@@ -93,7 +89,6 @@ def _card(row: dict[str, Any]) -> None:
 
 
 def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> None:
-    """One reply: the kept verdict, the reply with its marks, and what was said of it."""
     first, reply = found[0], str(row[f"reply_{side}"])
     cut = " :orange-badge[unfinished]" if row[f"finished_{side}"] is False else ""
     apart = " :violet-badge[judges differ]" if reply_pairs.differ(found) else ""

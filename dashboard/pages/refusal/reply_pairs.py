@@ -1,7 +1,5 @@
 """Replies before and after an edit, prompt by prompt, with every verdict that there is on each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +27,6 @@ class Opinion(NamedTuple):
 
 def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
     """One line per prompt that was answered under the edits of a selector, in the table's order.
-
     table: `refusal_replies` of one model. Columns domain, lambda, k, prompts, kind, prompt, and reply, refused, judge,
     finished, judged of either side with `_before` and `_after`; finished and judged are null where the table does not
     have them. The unedited replies are those of the same domain, of a set that is no domain's those without one; a
@@ -53,7 +50,6 @@ def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
 
 
 def kept(both: pl.DataFrame, which: str) -> pl.DataFrame:
-    """The pairs that a filter of `FILTERS` leaves."""
     if which == FLIPPED:
         return both.filter(pl.col("refused_before") != pl.col("refused_after"))
     if which == UNFINISHED:
@@ -81,11 +77,9 @@ def differ(found: Sequence[Opinion]) -> bool:
 
 
 def today() -> str:
-    """The embedded judge with its version of now."""
     return f"{EMBEDDED} {embedded_version()}"
 
 
 @lru_cache(maxsize=_MOST_READ)
 def read_now(reply: str, finished: bool | None) -> Verdict:
-    """The embedded judge's verdict with today's rules."""
     return verdicts_on(EmbeddedJudge(), [Exchange("", reply, finished)])[0]

@@ -1,18 +1,15 @@
 """Is it these rows? The random masks of the paper, draws that were searched like the edit, masks of other pairs."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import parts, refusal_rates, refusal_specificity, refusal_values as refusals
+from dashboard.charts import parts, refusal_rates, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, tools
 from dashboard.state import sources
 
 
 def section(source: sources.Source, point: refusals.Row | None) -> None:
-    """Controls, draws and the stability of the mask of one operating point."""
     if point is None:
         layout.footnote("Controls are measured at operating points only; choose one to see its random masks.")
         return
@@ -22,10 +19,14 @@ def section(source: sources.Source, point: refusals.Row | None) -> None:
     _parts(source, point)
 
 
+def _lines(source: sources.Source, stem: str, point: refusals.Row) -> pl.DataFrame:
+    table = source.optional(stem)
+    return pl.DataFrame() if table is None else refusals.of_cell(table, point)
+
+
 def _draws(source: sources.Source, point: refusals.Row) -> None:
-    lines, draws = source.optional("specificity"), source.optional("refusal_draws")
-    line = None if lines is None else refusals.of_cell(lines, point)
-    if line is None or draws is None or line.is_empty():
+    line, draws = _lines(source, "specificity", point), source.optional("refusal_draws")
+    if line.is_empty() or draws is None:
         if not source.published:
             layout.footnote(
                 "Whether random rows do as much once they are searched like the edit was not measured for this point; "
@@ -36,19 +37,17 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
         return
     row = line.row(0, named=True)
     own = draws.filter(selector=row["selector"], domain=row["domain"])
-    tools.show(refusal_specificity.among_draws(row, own), "draws", finding=findings.among_draws(row))
-    st.text(refusal_specificity.told(row))
-    without = row["draws_without_point"]
-    if without:
+    tools.show(refusal_rates.among_draws(row, own), "draws", finding=findings.among_draws(row))
+    st.text(refusal_rates.told(row))
+    if without := row["draws_without_point"]:
         layout.footnote(
             f"{without} of {row['draws']} draws found no operating point and count with the unedited model's rate."
         )
 
 
 def _controls(source: sources.Source, point: refusals.Row) -> None:
-    table = source.optional("refusal_controls")
-    seeds = refusals.of_cell(table, point) if table is not None else None
-    known = (seeds is not None and seeds.height) or point.get("control_malign") is not None
+    seeds = _lines(source, "refusal_controls", point)
+    known = seeds.height or point.get("control_malign") is not None
     if not known or point.get("edited_malign") is None:
         layout.footnote(
             "The paper printed no control for this point."
@@ -58,9 +57,11 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
         if not source.has("refusal_controls"):
             source.offer("refusal_controls")
         return
-    tools.show(refusal_rates.controls(point, seeds), "controls", finding=findings.random_masks(point))
+    tools.show(
+        refusal_rates.controls(point, seeds if seeds.height else None), "controls", finding=findings.random_masks(point)
+    )
     if point.get("gain") is not None:
-        count = seeds.filter(control="layer_matched").height if seeds is not None else 0
+        count = seeds.filter(control="layer_matched").height if seeds.height else 0
         st.text(
             f"The paper's figure: gain over the mean of {count or 'the'} random masks with as many rows in every "
             f"layer: {refusals.percent(point['gain'])}. It is no test: the edit is the best of its grid, these masks "
@@ -69,9 +70,8 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
 
 
 def _stability(source: sources.Source, point: refusals.Row) -> None:
-    table = source.optional("mask_stability")
-    lines = None if table is None else refusals.of_cell(table, point)
-    if lines is None or lines.is_empty():
+    lines = _lines(source, "mask_stability", point)
+    if lines.is_empty():
         return
     names = ("jaccard", "jaccard_full", "expected_layers", "expected_random")
     between, whole, layers, chance = lines.select(pl.col(names).mean()).row(0)
@@ -83,9 +83,8 @@ def _stability(source: sources.Source, point: refusals.Row) -> None:
 
 
 def _parts(source: sources.Source, point: refusals.Row) -> None:
-    table = source.optional("refusal_parts")
-    lines = None if table is None else parts.of_edit(refusals.of_cell(table, point))
-    if lines is None or lines.is_empty() or lines["restored"].null_count():
+    lines = _lines(source, "refusal_parts", point)
+    if lines.is_empty() or (lines := parts.of_edit(lines))["restored"].null_count():
         return
     for kind, column in zip(("projection", "block"), st.columns(2, gap="medium"), strict=True):
         shown = lines.filter(part=kind)

@@ -1,7 +1,5 @@
 """Where the rows of refusal contrasts are: density, depth, projections, and what methods and domains share."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 
@@ -45,7 +43,6 @@ def _wanted(table: pl.DataFrame) -> str:
 
 
 def _ranking(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one way of ranking; asked for where there are two."""
     known = [name for name, key in _RANKED_BY.items() if (table["ranked_by"] == key).any()]
     if len(known) < 2:
         return table
@@ -59,15 +56,14 @@ def _ranking(table: pl.DataFrame) -> pl.DataFrame:
 
 def _parts(source: Source) -> None:
     table = source.table("refusal_shares")
-    domains = table["domain"].unique(maintain_order=True).to_list()
     with st.container(horizontal=True, gap="medium"):
-        domain = selection.choose("Structure of domain", domains, "structure_domain", title=palette.capital)
+        domain = selection.choose_domain(table, "structure_domain", "Structure of domain")
         table = _ranking(table.filter(domain=domain))
     left, right = st.columns(2)
     with left:
         depth = table.filter(part="third")
         if depth.height:
-            heading, below = ("Depth of the top 1% of rows", f"{domain}: early, middle and late third of the blocks")
+            heading, below = "Depth of the top 1% of rows", f"{domain}: early, middle and late third of the blocks"
             figure, told = refusal_structure.shares(depth, heading, below), findings.gathered(depth, heading)
             tools.show(figure, "layer-thirds", finding=told)
     with right:
@@ -83,10 +79,8 @@ def _parts(source: Source) -> None:
 def _overlaps(source: Source, comparison: str) -> pl.DataFrame:
     table = source.table("refusal_jaccard").filter(comparison=comparison)
     if table.is_empty():
-        raise InputError(
-            f"there are no overlaps of {comparison} for this model"
-            + ("; the paper printed them for others" if source.published else "; calibrate at least two")
-        )
+        rest = "the paper printed them for others" if source.published else "calibrate at least two"
+        raise InputError(f"there are no overlaps of {comparison} for this model; {rest}")
     return table
 
 

@@ -1,13 +1,11 @@
 """Cells brushed on the map, or ticked rows: what they are, and what the model's perplexity is without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
 from dashboard.charts.rows import Place
@@ -16,9 +14,6 @@ from dashboard.chat.against_random import Compared
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout
 from engine.edits.masks import Mask
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 BRUSHED = "brushed"  # URL key of the brushed cells, by their names
 TITLE = "Perplexity without them"
@@ -125,10 +120,9 @@ def verdict(one: Compared) -> str:
     """Where the perplexity without these rows lies among those of the draws, in words."""
     each = ", ".join(formats.perplexity(nll) for nll in one.random)
     above = sum(one.edited > nll for nll in one.random)
+    place = "not on one side of"
     if above == len(one.random):
-        place = f"higher than without any of the {len(one.random)} random draws"
+        place = "higher than without any of"
     elif above == 0 and all(one.edited < nll for nll in one.random):
-        place = f"lower than without any of the {len(one.random)} random draws"
-    else:
-        place = f"not on one side of the {len(one.random)} random draws"
-    return f"Perplexity without these rows is {place} ({each})."
+        place = "lower than without any of"
+    return f"Perplexity without these rows is {place} the {len(one.random)} random draws ({each})."

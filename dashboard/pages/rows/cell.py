@@ -1,7 +1,5 @@
 """The rows of one cell: their scores, ranks and percentiles page by page, and ticks."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from zlib import crc32
 
@@ -23,7 +21,6 @@ IN_MASK = "In the mask"
 
 
 def chosen(found: Scored) -> tuple[int, str]:
-    """The cell that the boxes name."""
     first, second, _ = st.columns([1, 1, 2])
     block = selection.choose("Block", found.blocks, "block", place=first)
     projection = selection.choose("Projection", found.projections, "projection", place=second)
@@ -31,7 +28,6 @@ def chosen(found: Scored) -> tuple[int, str]:
 
 
 def ticked_text() -> str:
-    """The ticked rows as they stand in the link."""
     return str(st.session_state.get(TICKED) or st.query_params.get(TICKED, ""))
 
 
@@ -45,30 +41,19 @@ def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -
         return
     if mask is not None:
         frame = frame.with_columns(pl.col("row_id").is_in(pl.Series(mask.rows).implode()).alias(IN_MASK))
-    columns = st.columns([1, 1, 1])
+    columns = st.columns(3)
     shown = selection.switch("Values", tuple(VALUES), "row_values", default="Percentile", place=columns[0])
-    with columns[1]:
-        sort_by = selection.choose(
-            "Sort by", ["row", *found.selectors], "row_sort",
-            title=lambda name: "Row number" if name == "row" else palette.title(name),
-        )  # fmt: skip
+    sort_by = selection.choose(
+        "Sort by", ["row", *found.selectors], "row_sort", place=columns[1],
+        title=lambda name: "Row number" if name == "row" else palette.title(name),
+    )  # fmt: skip
     first = selection.switch("First", ("Lowest", "Highest"), "row_first", default="Lowest", place=columns[2])
     column = "row" if sort_by == "row" else f"{sort_by} rank"
     ordered = frame.sort(column, descending=first == "Highest")
-    page = _page(ordered.height)
-    part = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    part = selection.page_of(ordered, PAGE_ROWS, "rows_page")[1] if ordered.height > PAGE_ROWS else ordered
     _table(found, part, VALUES[shown], mask)
     label = f"Download all {frame.height:,} rows of this cell (CSV)"
     tools.download_csv(label, frame, f"rows-block{block}-{tools.file_name(projection)}.csv")
-
-
-def _page(rows: int) -> int:
-    pages = -(-rows // PAGE_ROWS)
-    if not 1 <= st.session_state.get("rows_page", 1) <= pages:
-        st.session_state["rows_page"] = 1
-    if pages == 1:
-        return 1
-    return int(st.pagination(pages, key="rows_page", bind="query-params"))
 
 
 def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> None:
@@ -84,7 +69,10 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
     ticked: set[int] | None = None
     with suppress(InputError):  # the box of row ids says what is wrong with it, and what is typed there stays
         ticked = set(row_sets.parse(ticked_text(), found.n_rows).tolist())
-        _check_boxes(key, [place for place, row in enumerate(ids) if row in ticked])
+        boxes = [place for place, row in enumerate(ids) if row in ticked]
+        now = st.session_state.get(key)
+        if sorted(now["selection"]["rows"] if now else []) != boxes:  # before the table is made
+            st.session_state[key] = {"selection": {"rows": boxes, "columns": [], "cells": []}}
 
     def keep() -> None:
         chosen = st.session_state[key]["selection"]
@@ -102,10 +90,3 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
         "Percentile 0 and rank 0: the row of the whole model that LeRF removes first; percentile 100: the one it "
         f"removes last. Of Random, the first seed.{inside}"
     )
-
-
-def _check_boxes(key: str, rows: list[int]) -> None:
-    """Checks just these places of the table, where it shows others; before it is made."""
-    now = st.session_state.get(key)
-    if sorted(now["selection"]["rows"] if now else []) != rows:
-        st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}

@@ -1,11 +1,9 @@
 """A mask made by hand: what it costs, and its file."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dashboard.chat import trial
-from dashboard.pages.rows import row_sets, scored
+from dashboard.pages.rows import row_sets
 from dashboard.pages.rows.cell import TICKED
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
@@ -31,7 +29,11 @@ def show(found: Scored, of_map: Kept | None = None) -> None:
         layout.problem(error)
         return
     st.caption(_summary(found, rows))
-    masks = [Kept(TICKED_ROWS, rows), *_of_file(found)]
+    masks = [Kept(TICKED_ROWS, rows)]
+    given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
+    if given is not None:
+        with layout.told():
+            masks.append(row_sets.load(given.getvalue(), given.name, found))
     if of_map is not None:
         masks.append(Kept(f"Of the map: {of_map.name}", of_map.rows, of_map.spec))
     _try(found, {mask.name: mask for mask in masks})
@@ -40,23 +42,12 @@ def show(found: Scored, of_map: Kept | None = None) -> None:
 def _summary(found: Scored, rows: Mask) -> str:
     if not rows.size:
         return "No row is ticked."
-    where = scored.where(found, rows.tolist())
-    cells = where.select("block", "projection").n_unique()
+    cells = found.rows[rows.tolist()].select("block", "projection").n_unique()
     count = f"{rows.size:,} row{'s' if rows.size != 1 else ''}"
     return f"{count} of {found.n_rows:,} ticked, in {cells} matri{'ces' if cells != 1 else 'x'}."
 
 
-def _of_file(found: Scored) -> list[Kept]:
-    """The mask of the file that was opened, if one was."""
-    given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
-    if given is not None:
-        with layout.told():
-            return [row_sets.load(given.getvalue(), given.name, found)]
-    return []
-
-
 def _try(found: Scored, masks: dict[str, Kept]) -> None:
-    """Which of these masks, the prompt, the button, and the mask as a file."""
     examples = shipped.examples(found.load_from)
     if "rows_prompt" not in st.session_state and "rows_prompt" not in st.query_params and examples:
         st.session_state["rows_prompt"] = examples[0].prompt
@@ -79,16 +70,13 @@ def _try(found: Scored, masks: dict[str, Kept]) -> None:
     mask = masks[which]
     request = None
     if mask.rows.size:
-        label = f"Rows {_short(row_sets.write(mask.rows))}" if which == TICKED_ROWS else which
-        request = trial.Request(
-            found.load_from, label, lambda *_: mask.rows, prompt, length, found.model.get("weights_hash")
-        )
+        ids = row_sets.write(mask.rows)
+        ids = ids if len(ids) <= 80 else f"{ids[:80].rpartition(',')[0]}, …"
+        label = f"Rows {ids}" if which == TICKED_ROWS else which
+        weights = found.model.get("weights_hash")
+        request = trial.Request(found.load_from, label, lambda *_: mask.rows, prompt, length, weights)
         st.download_button(
             "Download as a mask file", row_sets.export(mask, found.model), file_name=row_sets.file_name(mask.name),
             mime="application/octet-stream", key="mask-save", on_click="ignore",
         )  # fmt: skip
     trial.trial("rows-zero", "Zero them and measure", request)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80].rpartition(',')[0]}, …"

@@ -1,8 +1,7 @@
 """Rows: where a selector's scores lie, the single rows of a cell, and masks made by hand."""
 
-from __future__ import annotations
-
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
@@ -79,14 +78,12 @@ def render() -> None:
 
 def _ticked(found: Scored) -> Mask:
     """The ticked rows; none where the box of row ids says what is wrong with it."""
-    try:
+    with suppress(InputError):
         return row_sets.parse(rows_cell.ticked_text(), found.n_rows)
-    except InputError:
-        return row_sets.parse("", found.n_rows)
+    return row_sets.parse("", found.n_rows)
 
 
 def _mask_line(found: Scored, mask: Kept) -> None:
-    """What the map's mask is, and the way to what it does."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(
             f"**{layout.plain(mask.name)}** removes {mask.rows.size:,} of {found.n_rows:,} rows; choose it below under "
@@ -116,31 +113,25 @@ def _source() -> Scored:
 
 def _first(default: str) -> str:
     """The app's own store where it was started on one that has scores, else the default."""
-    if results.STORE_VARIABLE in os.environ:
-        try:
-            return MINE if scored.find(results.store_results_dir()) else default
-        except InputError:
-            pass
+    with suppress(InputError):
+        if results.STORE_VARIABLE in os.environ and scored.find(results.store_results_dir()):
+            return MINE
     return default
 
 
 def _map(found: Scored) -> _Map:
-    """Controls of the heatmap -> what it shows."""
     mask, other = None, ""
     measure = selection.switch("Show", (MEAN, SHARE, APART), "measure", default=MEAN)
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
     if measure == SHARE:
-        order = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
+        shown = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
         rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
-        frame = scored.mask_shares(found, selector, order.lower(), rate)
-        heading, below = f"{title}, {order} {formats.rate(rate)}", "share of each matrix's rows that go"
-        kind, name = "share", f"mask-{selector}-{order.lower()}-{round(rate * 100)}"
-        mask = Kept(
-            heading,
-            found.removed(selector, order.lower(), rate),
-            {"selector": selector, "order": order.lower(), "rate": rate},
-        )
+        spec = {"selector": selector, "order": (order := shown.lower()), "rate": rate}
+        frame = scored.mask_shares(found, selector, order, rate)
+        heading, below = f"{title}, {shown} {formats.rate(rate)}", "share of each matrix's rows that go"
+        kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
+        mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:
         rest = [other for other in found.selectors if other != selector] or [selector]
         other = selection.choose("Compared with", rest, "row_other", title=palette.title)

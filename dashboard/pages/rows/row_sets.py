@@ -1,7 +1,5 @@
 """Sets of rows made by hand: as text in a link, and as a file."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterable

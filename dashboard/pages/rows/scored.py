@@ -1,10 +1,6 @@
 """Scores of a results folder as the Rows page reads them: ranks, values per block and projection, rows of one cell."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +11,13 @@ import polars as pl
 from dashboard.charts import palette
 from dashboard.state import results, scores as stored
 from dashboard.state.layers import MATRIX, Layers, layers
+from dashboard.state.results import while_unchanged
+from dashboard.state.scores import SCORES
 from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
 from engine.stats.removal_order import removal_order
-
-SCORES = "scores.safetensors"
 
 
 @dataclass(frozen=True)
@@ -59,38 +55,36 @@ class Scored:
 
     def ranks(self, selector: str) -> npt.NDArray[np.int32]:
         """Place of every row under LeRF, 0 = removed first. [N]"""
-        path = self.folder / SCORES
-        return _ranks(self.folder, selector, results.stamp(path))
+        return _ranks(self.folder, selector)
 
     def percentiles(self, selector: str) -> npt.NDArray[np.float64]:
         """100 * rank / (N - 1): 0 = the least important row of the model, 100 = the most important. [N]"""
-        return _percentiles(self.ranks(selector), self.n_rows)
+        return 100 * self.ranks(selector).astype(np.float64) / max(self.n_rows - 1, 1)
 
     @property
     def cells(self) -> list[tuple[int, str]]:
         """Block and projection of every cell, in the order of the row index."""
-        return list(_places(self.folder, results.stamp(self.folder / f"{results.ROWS}.parquet")))
+        frame = self.matrices.frame
+        return [(int(block), str(projection)) for block, projection in frame.select(MATRIX).iter_rows()]
 
     def removed(self, selector: str, order: str, rate: float) -> Mask:
         """`removed_rows` of a selector's scores. Shared between callers."""
-        return _removed(self.folder, selector, order, rate, results.stamp(self.folder / SCORES))
+        return _removed(self.folder, selector, order, rate)
 
 
-@lru_cache(maxsize=4)
-def _places(folder: Path, _file_stamp: object) -> tuple[tuple[int, str], ...]:
-    rows = stored.read_rows(folder).select("block", "projection").unique(maintain_order=True)
-    return tuple((int(block), str(projection)) for block, projection in rows.iter_rows())
+def _scores_file(folder: Path, *_: object) -> tuple[Path]:
+    return (folder / SCORES,)
 
 
-@lru_cache(maxsize=4)
-def _removed(folder: Path, selector: str, order: str, rate: float, _file_stamp: object) -> Mask:
+@while_unchanged(4, _scores_file)
+def _removed(folder: Path, selector: str, order: str, rate: float) -> Mask:
     rows = removed_rows(stored.read_scores(folder, selector), order, rate)
     rows.flags.writeable = False
     return rows
 
 
-@lru_cache(maxsize=16)
-def _ranks(folder: Path, selector: str, _file_stamp: object) -> npt.NDArray[np.int32]:
+@while_unchanged(16, _scores_file)
+def _ranks(folder: Path, selector: str) -> npt.NDArray[np.int32]:
     order = removal_order(stored.read_scores(folder, selector), "lerf")
     ranks = np.empty(order.size, dtype=np.int32)
     ranks[order] = np.arange(order.size, dtype=np.int32)
@@ -99,19 +93,12 @@ def _ranks(folder: Path, selector: str, _file_stamp: object) -> npt.NDArray[np.i
 
 def find(folder: Path) -> list[Path]:
     """Folders with scores, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
-    found = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
-    if not found:
-        raise InputError(f"{folder} holds no scores; run `selector-audit score MODEL --out {folder}` first")
-    return sorted(found)
+    return results.holding(folder, SCORES, "scores", "selector-audit score MODEL")
 
 
+@while_unchanged(4, lambda folder: (folder / name for name in (SCORES, "rows.parquet", MANIFEST)))
 def read(folder: Path) -> Scored:
     """The scores of a folder; `InputError` where they, the row index or the manifest are missing or damaged."""
-    return _read(folder, tuple(results.stamp(folder / name) for name in (SCORES, "rows.parquet", MANIFEST)))
-
-
-@lru_cache(maxsize=4)
-def _read(folder: Path, _stamps: object) -> Scored:
     path, command = folder / SCORES, results.remake(folder, results.ROWS)
     again = f"run `{command}`"
     if not path.is_file():
@@ -127,13 +114,8 @@ def _read(folder: Path, _stamps: object) -> Scored:
                 f"{path} has {scores.size} scores of {name}, rows.parquet lists {rows.height} rows; {again} again"
             )
     model = dict(manifest.get("model") or {})
-    provenance = results.describe_run(manifest, entry)
     results.learn_titles(entry)
-    return Scored(folder, model, rows, selectors, provenance, str(model.get("id", "")))
-
-
-def _percentiles(ranks: npt.NDArray[np.int32], n_rows: int) -> npt.NDArray[np.float64]:
-    return 100 * ranks.astype(np.float64) / max(n_rows - 1, 1)
+    return Scored(folder, model, rows, selectors, results.describe_run(manifest, entry), str(model.get("id", "")))
 
 
 def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
@@ -167,22 +149,10 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
     Rank 0 and percentile 0 are the least important row of the model."""
     cells = scored.matrices.frame.with_row_index("place").filter(block=block, projection=projection)
     ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
-    return (
-        scored.rows[ids]
-        .select("row_id", "row")
-        .with_columns(
-            column
-            for name in scored.selectors
-            for ranks in (scored.ranks(name)[ids],)
-            for column in (
-                pl.Series(f"{name} score", scored.scores(name)[ids]),
-                pl.Series(f"{name} rank", ranks),
-                pl.Series(f"{name} percentile", _percentiles(ranks, scored.n_rows)),
-            )
-        )
-    )
-
-
-def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
-    """Block, projection and row of some row ids, in the order of the ids."""
-    return scored.rows[list(row_ids)]
+    columns = []
+    for name in scored.selectors:
+        columns += [
+            pl.Series(f"{name} score", scored.scores(name)[ids]), pl.Series(f"{name} rank", scored.ranks(name)[ids]),
+            pl.Series(f"{name} percentile", scored.percentiles(name)[ids]),
+        ]  # fmt: skip
+    return scored.rows[ids].select("row_id", "row").with_columns(columns)

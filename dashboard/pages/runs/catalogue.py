@@ -1,9 +1,6 @@
 """The runs of a results folder: which there are, what is in them, whether they are whole, and deleting one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +46,7 @@ def listed(top: Path) -> list[Run]:
 
 def run(folder: Path, top: Path) -> Run:
     """One run; what is wrong with it is its `problem`, never an error."""
-    name = results.shown(folder.relative_to(top) if folder != top else folder.name)
-    size = 0
+    name, size = results.shown(folder.relative_to(top) if folder != top else folder.name), 0
     try:
         size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         if results.shown(folder) != str(folder):
@@ -58,9 +54,8 @@ def run(folder: Path, top: Path) -> Run:
         manifest = read_manifest(folder)
         entries = _entries(manifest)
         of = manifest.get("model") or {"id": "unknown"}
-        dates = [str(entry.get("date", ""))[:10] for entry in entries.values()]
         problem = "; ".join(filter(None, (_wrong(folder / file, entry) for file, entry in entries.items())))
-        dated = max(dates, default="")
+        dated = max((str(entry.get("date", ""))[:10] for entry in entries.values()), default="")
         return Run(name, folder, model_name(of), tuple(sorted(entries)), dated, size, problem, str(of.get("id", "")))
     except (InputError, OSError) as error:
         return Run(name, folder, "unknown", (), "", size, results.shown(str(error)))
@@ -79,14 +74,10 @@ def files(found: Run) -> pl.DataFrame:
     for name, entry in _entries(read_manifest(found.folder)).items():
         path = found.folder / name
         size = path.stat().st_size if path.is_file() else None
-        rows.append(
-            (name, results.height(path, stamp(path)), size, str(entry.get("date", "")), entry.get("wall_time_s"),
-             _wrong(path, entry) or "as written")
-        )  # fmt: skip
-    schema = {
-        "file": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "date": pl.String, "seconds": pl.Float64,
-        "state": pl.String,
-    }  # fmt: skip
+        about = (str(entry.get("date", "")), entry.get("wall_time_s"), _wrong(path, entry) or "as written")
+        rows.append((name, results.height(path, stamp(path)), size, *about))
+    schema: dict[str, Any] = {"file": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "date": pl.String}
+    schema |= {"seconds": pl.Float64, "state": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
 
 
@@ -103,7 +94,6 @@ def checked_name(name: str) -> str:
 def delete(folder: Path, top: Path) -> list[str]:
     """Delete a run below `top`: the files that its manifest lists, and the manifest; where that is damaged, the files
     that are results by their content. Returns what was left in place.
-
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
     folder that is not inside `top` (links are followed first) or holds no manifest of ours."""
     access.need("deleting runs")
@@ -141,9 +131,7 @@ def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _wrong(path: Path, entry: dict[str, Any]) -> str:
     if not path.is_file():
         return f"{path.name} is missing"
-    return "" if _hash(path, stamp(path)) == entry.get("sha256") else f"{path.name} does not fit its checksum"
+    return "" if _hash(path) == entry.get("sha256") else f"{path.name} does not fit its checksum"
 
 
-@lru_cache(maxsize=512)
-def _hash(path: Path, _file_stamp: object) -> str:
-    return file_sha256(path)
+_hash = results.while_unchanged(512, lambda path: (path,))(file_sha256)

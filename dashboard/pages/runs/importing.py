@@ -3,8 +3,6 @@
 Nothing is trusted: names are plain, kinds are those that commands write, every checksum must fit, sizes are
 limited, and the run appears under its name only when all of it is there. Nothing is unpickled or run."""
 
-from __future__ import annotations
-
 import lzma
 import re
 import shutil
@@ -71,7 +69,6 @@ def import_zip(stream: BinaryIO, top: Path, name: str) -> Path:
 
 
 def slug(wanted: str) -> str:
-    """`wanted` as a folder name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:80] or "run"
 
 

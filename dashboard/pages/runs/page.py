@@ -1,34 +1,31 @@
 """Runs: what is in the store, start one, bring one in, delete one, look at any table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.runs import (
-    catalogue as runs,
-    import_tab as runs_import,
-    start_tab as runs_start,
-    tables_tab as runs_tables,
-)
-from dashboard.show import layout, selection, tools
-from dashboard.state import access
+import precomputed
+from dashboard.pages.runs import catalogue as runs, importing, start_tab
+from dashboard.show import described, layout, selection, tools
+from dashboard.state import access, results, shipped
 from engine.records.errors import InputError
+from engine.results.folders import table_names
+from engine.results.tables import TABLES, command
 
 HOW_TO_READ = (
     "Each line is a folder that a command wrote; its manifest says which model was measured how, and its checksums say "
     "whether the files are still the same."
 )
 TITLES = ("Kept", "Start", "Import", "Tables")
+FOLDER, ZIP = "A folder on this machine", "A zip file"
 WHERE_LIMITED = ("Kept", "Tables")
 LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
 
 
 def render() -> None:
-    """The page."""
     layout.heading("Runs", HOW_TO_READ)
     top = runs.results_dir()
     st.caption(f"Folder: {layout.plain(str(top))}")
@@ -43,17 +40,17 @@ def render() -> None:
     shown = next((place for place, tab in enumerate(tabs) if tab.open), 0)
     if titles[shown] != "Start":  # there they stand where one presses Start
         with above:
-            runs_start.under_way()
+            start_tab.under_way()
     with layout.told(), tabs[shown]:
         match titles[shown]:
             case "Kept":
                 frame = _kept(found)
             case "Start":
-                runs_start.form(top, found)
+                start_tab.form(top, found)
             case "Import":
-                runs_import.form(top)
+                _import(top)
             case "Tables":
-                frame, name, lines = runs_tables.form(found)
+                frame, name, lines = _table(found)
     tools.end(frame, name, *lines)
 
 
@@ -62,23 +59,15 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
         st.info("No run is kept here yet. Start one, or import a folder that was made elsewhere.")
         if not access.limited():
             with st.container(horizontal=True):
-                st.button("Start one", key="empty-start", type="primary", on_click=_open, args=("Start",))
-                st.button("Import a folder", key="empty-import", on_click=_open, args=("Import",))
+                go, start, bring = st.session_state.update, {"runs_view": "Start"}, {"runs_view": "Import"}
+                st.button("Start one", key="empty-start", type="primary", on_click=go, args=(start,))
+                st.button("Import a folder", key="empty-import", on_click=go, args=(bring,))
         return None
-    table = pl.DataFrame(
-        {
-            "run": [run.name for run in found],
-            "model": [run.model for run in found],
-            "tables": [len(run.tables) for run in found],
-            "measured": [run.measured for run in found],
-            "bytes": [run.size_bytes for run in found],
-            "state": [run.problem or "whole" for run in found],
-        }
-    )
-    st.dataframe(
-        table, hide_index=True, alt="Runs with their model, number of tables, date, size and state",
-        column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
-    )  # fmt: skip
+    lines = [
+        (run.name, run.model, len(run.tables), run.measured, run.size_bytes, run.problem or "whole") for run in found
+    ]
+    table = pl.DataFrame(lines, schema=["run", "model", "tables", "measured", "bytes", "state"], orient="row")
+    _sized(table, "Runs with their model, number of tables, date, size and state")
     for run in found:
         if run.problem:
             st.warning(layout.worded(f"{run.name}: {run.problem}"))
@@ -87,12 +76,14 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
     return table
 
 
+def _sized(table: pl.DataFrame, alt: str) -> None:
+    size = st.column_config.NumberColumn("size", format="bytes")
+    st.dataframe(table, hide_index=True, alt=alt, column_config={"bytes": size})
+
+
 def _details(run: runs.Run) -> None:
     with layout.told():
-        st.dataframe(
-            runs.files(run), hide_index=True, alt=f"Files of {run.name}",
-            column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
-        )  # fmt: skip
+        _sized(runs.files(run), f"Files of {run.name}")
         with st.expander("Provenance: the manifest as it was written"):
             st.json(runs.provenance(run), expanded=1)
     if access.limited():
@@ -109,10 +100,6 @@ def _details(run: runs.Run) -> None:
         st.button("Keep it", key="delete-no", on_click=_ask, args=(None,))
 
 
-def _open(tab: str) -> None:
-    st.session_state["runs_view"] = tab
-
-
 def _ask(name: str | None) -> None:
     st.session_state[_DELETE] = name
 
@@ -125,7 +112,56 @@ def _delete(run: runs.Run) -> None:
         st.toast(layout.worded(str(error)), duration="long")
         return
     st.session_state.pop("kept_run", None)
-    said = (
-        f"Deleted {run.name}." if not left else f"Deleted {run.name}, but left what is not its own: {', '.join(left)}."
+    rest = f", but left what is not its own: {', '.join(left)}" if left else ""
+    st.toast(layout.plain(f"Deleted {run.name}{rest}."), duration="long")
+
+
+def _import(top: Path) -> None:
+    st.caption(
+        "The files that the manifest lists are copied and checked against their checksums; nothing else is read, and "
+        "nothing in them is run."
     )
-    st.toast(layout.plain(said), duration="long")
+    kind = selection.switch("From", (FOLDER, ZIP), "import_from", default=FOLDER)
+    upload, path = None, ""
+    if kind == ZIP:
+        upload = st.file_uploader("Zip of one results folder", type="zip", key="import_zip")
+        st.caption("Larger ones: unpack the zip on this machine and import the folder.")
+    else:
+        path = st.text_input("Folder", key="import_path", placeholder="/path/to/results").strip()
+    wanted = Path(upload.name).stem if upload is not None else Path(path).name if path else ""
+    name = st.text_input("Name", key="import_name", placeholder="the name of the folder or the zip").strip()
+    if not st.button("Import", key="import", type="primary", disabled=not wanted):
+        return
+    try:
+        name = name or importing.free_name(wanted, top)
+        if upload is not None:
+            importing.import_zip(upload, top, name)
+        else:
+            importing.import_folder(results.folder_of(path), top, name)
+    except InputError as error:
+        layout.problem(error)
+        return
+    st.success(f"Imported as {layout.plain(name)}. It stands under “Kept”, and under “My results” on the other pages.")
+
+
+def _title(stem: str) -> str:
+    return f"{stem}: {TABLES.get(stem).title}" if stem in TABLES else stem
+
+
+def _table(found: Sequence[runs.Run]) -> tuple[pl.DataFrame, str, list[str]]:
+    """The choice and the table. returns its values, a name for their file, and where they come from.
+    Errors: InputError for a folder without tables, and for a table that cannot be read."""
+    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
+    paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
+    offered = kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
+    left, right = st.columns(2)
+    name = selection.choose("Tables of", list(offered), "tables_of", place=left)
+    stems = table_names(offered[name])
+    if not stems:
+        raise InputError(f"{name} holds no tables; run `selector-audit analyze MODEL all --out {offered[name]}`")
+    stem = selection.choose("Table", stems, "run_table", title=_title, place=right)
+    table = results.read_table(offered[name], stem)
+    known = f"{TABLES.get(stem).title}. Written by `{command(stem)}`" if stem in TABLES else "Not in the registry"
+    st.caption(f"{known}. Lines: {table.frame.height:,}.")
+    described.table(table.frame, layout.plain(_title(stem)), described.columns_of(stem, table.frame.columns))
+    return table.frame, stem, [table.provenance]

@@ -1,10 +1,9 @@
 """Runs, the tab Start: a form for the command, and below its button the runs that were started."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -12,22 +11,16 @@ from dashboard.charts import formats
 from dashboard.chat import edits, live
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from dashboard.show import layout, selection
-from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, shipped
+from dashboard.state.estimates import estimated
+from engine.cli import build_parser
+from engine.commands.analyze import audit_plan
 from engine.data.texts import available_corpora
 from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
-from engine.run.audit_plan import (
-    CURVES as CURVES_GROUP,
-    PRESETS,
-    SWEEP,
-    TEXT,
-    AuditPlan,
-    default_preset,
-    for_model,
-    preset as plan_of,
-)  # fmt: skip
+from engine.run import audit_plan as plans
+from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
 from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
@@ -41,7 +34,7 @@ _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
 # Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
 _ALSO_READS = {
-    "sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws"), "joint": ("singles",),
+    "sweep": (plans.SWEEP, plans.CURVES), "verdict": ("specific", "draws"), "joint": ("singles",),
     "claims-of": ("singles", "specific"),
 }  # fmt: skip
 _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
@@ -54,28 +47,24 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
         first, second = st.columns(2)
         with first:
             model = _model(found)
-        with second:
-            fitting = default_preset(model, first_look=True)
-            if st.session_state.get(_FITTING, fitting) != fitting:
-                st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
-            st.session_state[_FITTING] = fitting
-            preset = selection.choose(
-                "Preset", list(PRESETS), "start_preset", default=fitting,
-                title=lambda name: f"{name}: {PRESETS[name].note}",
-            )  # fmt: skip
+        fitting = plans.default_preset(model, first_look=True)
+        if st.session_state.get(_FITTING, fitting) != fitting:
+            st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
+        st.session_state[_FITTING] = fitting
+        preset = selection.choose(
+            "Preset", list(plans.PRESETS), "start_preset", default=fitting, place=second,
+            title=lambda name: f"{name}: {plans.PRESETS[name].note}",
+        )  # fmt: skip
         what = selection.switch("What", (*_WHAT, CHOSEN), "start_what", default=CURVES)
         analyses = _WHAT.get(what, ())
         if what == CHOSEN:
-            analyses = tuple(
-                st.pills(
-                    "Analyses", ANALYSES.offered(), selection_mode="multi", key="start_analyses", bind="query-params"
-                )
-            )
+            offered: dict[str, Any] = {"selection_mode": "multi", "key": "start_analyses", "bind": "query-params"}
+            analyses = tuple(st.pills("Analyses", ANALYSES.offered(), **offered))
         own: tuple[tuple[str, str], ...] = ()
         with layout.told():
             own = _own_scores()
         given = [value.partition("=")[0] for _, value in own]
-        options = (*own, *_options(whole_plan(for_model(plan_of(preset), model), AUDIT), _groups(analyses), given))
+        options = (*own, *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), _groups(analyses), given))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
@@ -97,7 +86,6 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
 
 
 def _model(found: Sequence[runs.Run]) -> str:
-    """The models that are here, those of earlier runs, and whatever is typed."""
     recent = [one.model_id for one in found if one.model_id and one.model_id not in shipped.TITLES]
     typed = "start_model" in st.query_params
     which = selection.choose(
@@ -112,10 +100,6 @@ def _model(found: Sequence[runs.Run]) -> str:
 
 
 def _estimate(request: jobs.Request) -> str:
-    """What the command takes, from its own reading of its options."""
-    from engine.cli import build_parser
-    from engine.commands.analyze import audit_plan
-
     arguments = build_parser().parse_args(request.arguments())
     names = tuple(all_analyses()) if "all" in request.words else request.words[2:]
     return estimates.of_analyses(request.model, audit_plan(arguments), names)
@@ -179,17 +163,16 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
 
 
 def _groups(analyses: Sequence[str]) -> list[str]:
-    """The groups of settings that these analyses read."""
     if "all" in analyses:
         return list(analyze_groups())
-    read = {SCORES, TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
+    read = {SCORES, plans.TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
     return [group for group in analyze_groups() if group in read]
 
 
 def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """A widget for every option of `analyze` that is a setting of these groups of the plan; what is empty is left to
     the command. own: names of scores that are selectors, too."""
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     with st.expander("Text and sizes; empty means what stands there in grey"):
         for group in groups:
             settings = [one for one in settings_of(type(plan)) if one.option and one.group == group]
@@ -197,41 +180,27 @@ def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tupl
             for i in range(0, len(settings), _COLUMNS):
                 for column, setting in zip(st.columns(_COLUMNS), settings[i : i + _COLUMNS], strict=False):
                     with column:
-                        found.append((setting.option, _typed(setting, plan, own)))
-    return tuple((option, value) for option, value in found if value)
+                        found[setting.option] = _typed(setting, plan, own)
+    return tuple((option, value) for option, value in found.items() if value)
 
 
 def _typed(setting: Setting, plan: AuditPlan, own: Sequence[str]) -> str:
     """What was chosen or typed, as the command takes it; empty for nothing."""
-    key, default, more = f"start_{setting.field}", setting.default(plan), setting.described
+    title, key, default, more = setting.title, f"start_{setting.field}", setting.default(plan), setting.described
+    asked: dict[str, Any] = {"key": key, "bind": "query-params", "placeholder": default, "help": more}
     if setting.kind is int:
         least = None if setting.least is None else int(setting.least)
-        number = st.number_input(
-            setting.title, min_value=least, value=None, step=1, key=key, bind="query-params", placeholder=default,
-            help=more,
-        )  # fmt: skip
+        number = st.number_input(title, min_value=least, value=None, step=1, **asked)
         return "" if number is None else str(number)
     if isinstance(setting.read, Names) and not setting.read.single:
         names = [*setting.read.available(), *(own if setting.field == "selectors" else ())]
-        return ",".join(
-            st.multiselect(setting.title, names, key=key, bind="query-params", placeholder=default, help=more)
-        )
+        return ",".join(st.multiselect(title, names, **asked))
     if setting.read in (rates, rates_or_sweep):
         offered = [formats.rate(rate) for rate in edits.RATES]
-        several = st.multiselect(
-            setting.title, offered, key=key, bind="query-params", placeholder=default, help=more,
-            accept_new_options=True,
-        )  # fmt: skip
-        return ",".join(several)
+        return ",".join(st.multiselect(title, offered, accept_new_options=True, **asked))
     if setting.read is corpus or setting.field == "corpus":
-        chosen = st.selectbox(
-            setting.title, available_corpora(), index=None, key=key, bind="query-params", accept_new_options=True,
-            placeholder=f"{default}, or the path of your file", help=more,
-        )  # fmt: skip
-        return chosen or ""
+        asked["placeholder"] = f"{default}, or the path of your file"
+        return st.selectbox(title, available_corpora(), index=None, accept_new_options=True, **asked) or ""
     if setting.choices:
-        chosen = st.selectbox(
-            setting.title, setting.choices, index=None, key=key, bind="query-params", placeholder=default, help=more
-        )  # fmt: skip
-        return chosen or ""
-    return selection.text(setting.title, key, placeholder=default, help_text=more)
+        return st.selectbox(title, setting.choices, index=None, **asked) or ""
+    return selection.text(title, key, placeholder=default, help_text=more)

@@ -48,6 +48,13 @@ function wrapped(text, width, font) {
   return line ? [...lines, line] : lines;
 }
 
+function svg(name, attributes, text = "") {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  return made;
+}
+
 async function composed() {
   const style = document.createElement("style");
   style.textContent = face;
@@ -70,25 +77,16 @@ async function composed() {
   const lines = wrapped(told.caption, width - 2 * EDGE, `${told.caption_px}px ${family}`);
   const step = 1.3 * told.caption_px;
   const whole = Math.ceil(height + lines.length * step + 2 * EDGE);
-  const image = document.createElementNS(NS, "svg");
-  image.setAttribute("xmlns", NS);
-  image.setAttribute("width", `${width / told.css_px}in`);
-  image.setAttribute("height", `${whole / told.css_px}in`);
-  image.setAttribute("viewBox", `0 0 ${width} ${whole}`);
-  image.setAttribute("role", "img");
-  const fonts = document.createElementNS(NS, "style");
-  fonts.textContent = face;
-  const paper = document.createElementNS(NS, "rect");
-  for (const [name, value] of Object.entries({ width, height: whole, fill: "#fff" })) paper.setAttribute(name, value);
-  const caption = document.createElementNS(NS, "text");
-  caption.setAttribute("style", `font-family:${family.replaceAll('"', "'")};font-size:${told.caption_px}px;fill:#000`);
-  lines.forEach((text, place) => {
-    const part = document.createElementNS(NS, "tspan");
-    part.setAttribute("x", EDGE);
-    part.setAttribute("y", height + EDGE + (place + 0.8) * step);
-    part.textContent = text;
-    caption.append(part);
+  const image = svg("svg", {
+    xmlns: NS, width: `${width / told.css_px}in`, height: `${whole / told.css_px}in`, viewBox: `0 0 ${width} ${whole}`,
+    role: "img",
   });
+  const fonts = svg("style", {}, face);
+  const paper = svg("rect", { width, height: whole, fill: "#fff" });
+  const caption = svg("text", {
+    style: `font-family:${family.replaceAll('"', "'")};font-size:${told.caption_px}px;fill:#000`,
+  });
+  caption.append(...lines.map((text, place) => svg("tspan", { x: EDGE, y: height + EDGE + (place + 0.8) * step }, text)));
   image.append(fonts, paper, document.importNode(plot, true), caption);
   document.getElementById("picture").append(image);
   const page = document.createElement("style");

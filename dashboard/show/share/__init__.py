@@ -1,8 +1,6 @@
 """Replies as a picture to share: prompt, replies with their stamps, edit and link on one card, saved as PNG by the
 browser, whose typefaces write every script."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -35,10 +33,7 @@ def offer(prompt: str, columns: Sequence[Column], edit: str) -> None:
 
 def document(prompt: str, columns: Sequence[Column], edit: str, link: str) -> str:
     """A page of its own that draws the card and saves it; it asks nobody for anything."""
-    told = {
-        "prompt": prompt, "edit": edit, "link": link,
-        "columns": [asdict(one) for one in columns],
-    }  # fmt: skip
+    told = {"prompt": prompt, "edit": edit, "link": link, "columns": [asdict(one) for one in columns]}
     html, script = ((_FOLDER / f"share.{ending}").read_text(encoding="utf-8") for ending in ("html", "js"))
     data = json.dumps(told).replace("<", "\\u003c")  # no text ends the script that holds it
     return html.replace("__SCRIPT__", script).replace("__DATA__", data)

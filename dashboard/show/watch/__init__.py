@@ -1,7 +1,5 @@
 """Watch it break, in the browser: plays what `charts.watch` computed, without a request and without a rerun."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -137,16 +137,12 @@ function isMeasured(curve, rate) {
 
 // Nats at a rate: as measured, or on a straight line between the two measured ones.
 export function natsAt(curve, rate) {
-  for (let i = 0; i < curve.length; i++) {
-    const [r1, n1] = curve[i];
-    if (Math.abs(r1 - rate) < EPSILON) return n1;
-    if (rate < r1) {
-      if (i === 0) return NaN;
-      const [r0, n0] = curve[i - 1];
-      return n0 + ((n1 - n0) * (rate - r0)) / (r1 - r0);
-    }
-  }
-  return NaN;
+  const i = curve.findIndex(([at]) => at > rate - EPSILON);
+  if (i < 0) return NaN;
+  const [r1, n1] = curve[i];
+  if (r1 - rate < EPSILON) return n1;
+  const [r0, n0] = curve[i - 1] ?? [NaN, NaN];
+  return n0 + ((n1 - n0) * (rate - r0)) / (r1 - r0);
 }
 
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
@@ -310,21 +306,22 @@ class Stage {
     else if (this.data.last > 0) this.play();
   }
 
+  name(sign, word) {
+    this.button.textContent = `${sign} ${word}`;
+    this.button.setAttribute("aria-label", word);
+  }
+
   key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const whole = Math.round(this.rate * 1000) / 10; // percent
+    const [more, less] = [(Math.floor(whole) + 1) / 100, (Math.ceil(whole) - 1) / 100];
     const to = {
-      ArrowRight: () => (Math.floor(whole) + 1) / 100,
-      ArrowUp: () => (Math.floor(whole) + 1) / 100,
-      ArrowLeft: () => (Math.ceil(whole) - 1) / 100,
-      ArrowDown: () => (Math.ceil(whole) - 1) / 100,
-      PageUp: () => this.measured.find((rate) => rate > this.rate + EPSILON) ?? this.data.last,
-      PageDown: () => this.measured.filter((rate) => rate < this.rate - EPSILON).pop() ?? 0,
-      Home: () => 0,
-      End: () => this.data.last,
+      ArrowRight: more, ArrowUp: more, ArrowLeft: less, ArrowDown: less, Home: 0, End: this.data.last,
+      PageUp: this.measured.find((rate) => rate > this.rate + EPSILON) ?? this.data.last,
+      PageDown: this.measured.findLast((rate) => rate < this.rate - EPSILON) ?? 0,
     }[event.key];
     if (event.key === " ") this.toggle();
-    else if (to) this.jump(to());
+    else if (to !== undefined) this.jump(to);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -365,8 +362,7 @@ class Stage {
   // Who asked for little motion sees the measured rates one after another instead.
   play() {
     if (this.rate >= this.data.last) this.go(0);
-    this.button.textContent = "❚❚ Pause";
-    this.button.setAttribute("aria-label", "Pause");
+    this.name("❚❚", "Pause");
     const begun = performance.now() - (this.rate / this.data.last) * SECONDS * 1000;
     const step = (now) => {
       this.frames++;
@@ -386,8 +382,7 @@ class Stage {
   pause() {
     if (this.frame !== null) cancelAnimationFrame(this.frame);
     this.frame = null;
-    this.button.textContent = "▶ Play";
-    this.button.setAttribute("aria-label", "Play");
+    this.name("▶", "Play");
     this.tell();
   }
 

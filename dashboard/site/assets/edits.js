@@ -17,11 +17,6 @@ function firstRows(numbers, count, highestFirst) {
   return removed;
 }
 
-// scores: Float32Array [rows], higher = more important. order: lerf, morf.
-function byRate(scores, order, rate) {
-  return firstRows(scores, removedCount(rate, scores.length), order === "morf");
-}
-
 // The rows with the largest S = C_comply - lambda * r(I_lm); k: their share of all rows.
 function byRefusal(comply, rank, lambda, k) {
   const s = Float64Array.from(comply, (value, row) => value - lambda * rank[row]);

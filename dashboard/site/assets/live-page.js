@@ -1,8 +1,8 @@
 // Live edit: settings of an edit, a prompt, and three cards that are written side by side.
 "use strict";
 
-const form = document.getElementById("ask");
 const at = (id) => document.getElementById(id);
+const form = at("ask");
 const status = form.querySelector(".status");
 const LEAST_SCALE = 2; // the needle's scale reaches so far on both sides at least
 let live = null;
@@ -138,7 +138,7 @@ async function run() {
   const mine = ++running;
   const chosen = edit();
   const [state, told] = effectOf(live.data, chosen);
-  keep(prompt, chosen);
+  history.replaceState(null, "", `#${new URLSearchParams({ ...chosen, prompt })}`); // so that they can be handed on
   at("stop").hidden = false;
   const removed = await rowsOf(chosen);
   bars(removed);
@@ -160,11 +160,6 @@ async function run() {
   if (mine !== running) return;
   at("stop").hidden = true;
   if (speed) status.textContent = `${told} ${Math.round(speed)} tokens a second in this browser, all replies together.`;
-}
-
-// Settings and prompt in the address, so that they can be handed on.
-function keep(prompt, chosen) {
-  history.replaceState(null, "", `#${new URLSearchParams({ ...chosen, prompt })}`);
 }
 
 function fail(error) {

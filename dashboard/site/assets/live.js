@@ -36,7 +36,8 @@ async function rowsOf(edit) {
   }
   const all = numbers(scores, edit.selector);
   const [length] = scores[edit.selector].shape.slice(-1);
-  return byRate(all.subarray(0, length), edit.order, edit.rate); // of a seeded selector the first seed's
+  const first = all.subarray(0, length); // of a seeded selector the first seed's
+  return firstRows(first, removedCount(edit.rate, length), edit.order === "morf");
 }
 
 function numbers(files, name) {
@@ -44,13 +45,10 @@ function numbers(files, name) {
   return files[name].floats;
 }
 
-function nameOf(edit) {
-  return edit.domain ? `${edit.selector} ${edit.domain} ${edit.lambda} ${edit.k}` : `${edit.selector} ${edit.order} ${edit.rate}`;
-}
-
 // [what becomes of it, the sentence that says what was measured]; an edit that was not measured is not answered.
 function effectOf(data, edit) {
-  return data.effects[nameOf(edit)] ?? ["lowered", "Not answered: what this edit does to refusal was not measured."];
+  const settings = edit.domain ? [edit.domain, edit.lambda, edit.k] : [edit.order, edit.rate];
+  return data.effects[[edit.selector, ...settings].join(" ")] ?? ["lowered", "Not answered: what this edit does to refusal was not measured."];
 }
 
 const channel = new MessageChannel();

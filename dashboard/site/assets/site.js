@@ -41,9 +41,7 @@ function figures() {
   for (const place of document.querySelectorAll(".plot")) seen.observe(place);
 }
 
-function redraw() {
-  for (const place of drawn) draw(place);
-}
+const redraw = () => drawn.forEach(draw);
 
 // One model's results at a time, the last chosen one on every page that has it.
 function runs() {
@@ -59,7 +57,7 @@ function runs() {
     link.addEventListener("click", (event) => {
       event.preventDefault();
       history.replaceState(null, "", `#${section.id}`);
-      remember(section.dataset.title);
+      kept("sessionStorage", RUN, section.dataset.title);
       show(section);
     });
     bar.append(link);
@@ -67,23 +65,7 @@ function runs() {
   sections[0].before(bar);
   const named = () => sections.find(({ id }) => `#${id}` === location.hash);
   window.addEventListener("hashchange", () => named() && show(named()));
-  show(named() ?? sections.find(({ dataset }) => dataset.title === remembered()) ?? sections[0]);
-}
-
-function remember(title) {
-  try {
-    sessionStorage.setItem(RUN, title);
-  } catch {
-    // then every page begins with its first
-  }
-}
-
-function remembered() {
-  try {
-    return sessionStorage.getItem(RUN);
-  } catch {
-    return null;
-  }
+  show(named() ?? sections.find(({ dataset }) => dataset.title === kept("sessionStorage", RUN)) ?? sections[0]);
 }
 
 function choices() {
@@ -132,14 +114,10 @@ function search() {
   input.addEventListener("input", async () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length || input.value.trim().length < 2) return close();
-    let hits;
-    try {
-      hits = found(await value("search"), words);
-    } catch (error) {
-      place.replaceChildren(element("p", error.message));
-      place.hidden = false;
-      return;
-    }
+    const index = await value("search").catch((error) => void place.replaceChildren(element("p", error.message)));
+    place.hidden = false;
+    if (!index) return;
+    const hits = found(index, words);
     const rest = hits.length > HITS ? `; the first ${HITS} are shown, more words narrow them` : "";
     const told = hits.length ? `${hits.length.toLocaleString("en")} places${rest}.` : "Nothing has all of these words; fewer find more.";
     place.replaceChildren(
@@ -151,7 +129,6 @@ function search() {
         return hit;
       }),
     );
-    place.hidden = false;
   });
   input.addEventListener("keydown", ({ key }) => key === "Escape" && close());
   document.addEventListener("keydown", (event) => {

@@ -8,19 +8,20 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-try {
-  const kept = localStorage.getItem(THEME);
-  if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
-} catch {
-  // a browser that keeps nothing: the system decides
+// What a browser keeps under a name, and keeps of a value; null where it keeps nothing.
+function kept(storage, name, value) {
+  try {
+    if (value !== undefined) window[storage].setItem(name, value);
+    return window[storage].getItem(name);
+  } catch {
+    return null;
+  }
 }
 
+const theme = kept("localStorage", THEME);
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+
 function turnTheme() {
-  const now = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = now;
-  try {
-    localStorage.setItem(THEME, now);
-  } catch {
-    // then it is not remembered
-  }
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  kept("localStorage", THEME, document.documentElement.dataset.theme);
 }

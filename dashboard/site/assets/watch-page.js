@@ -19,10 +19,8 @@ class LiveReplies {
     const key = `${racer}|${at}|${prompt}`;
     const recorded = prompt in lane.lane.said;
     const write = (when, text) => {
-      const [written, said] = lane.reply.children;
-      written.textContent = when;
-      said.textContent = text;
-      lane.reply.title = text;
+      lane.reply.children[0].textContent = when;
+      lane.reply.title = lane.reply.children[1].textContent = text;
     };
     const known = this.known.get(key);
     lane.asked = key;
