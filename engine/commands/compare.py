@@ -22,10 +22,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "compare",
         help=COMMANDS["compare"],
-        description="Order of the selectors and sign of the validity gap first, then every published cell that the "
-        "run measured: its ratio to the printed value, and how many standard errors that is beyond half a unit of the "
-        "last printed digit, worst first. Of several runs: whether the order of their selectors replicates, by rank "
-        "and sign tests. Writes nothing.",
+        description="Prints the order of the selectors and the sign of the gap (MoRF minus LeRF), then every "
+        "published cell that the run measured: its ratio to the printed value, and how many standard errors that is "
+        "beyond half a unit of the last printed digit, worst first. Of several runs: whether their selectors stand in "
+        "the same order, by rank and sign tests. Writes nothing.",
     )
     parser.add_argument(
         "model", metavar="MODEL", nargs="+",

@@ -13,7 +13,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "dashboard",
         help=COMMANDS["dashboard"],
         description="Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. "
-        "On any other --address it wants the token of the address that it prints.",
+        "On any other --address one needs the token in the address that it prints.",
     )
     parser.add_argument("--port", type=int, help="port to serve on (default: 8501, or a free one if that is taken)")
     parser.add_argument(

@@ -24,7 +24,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "doctor",
         help=COMMANDS["doctor"],
         description="Each line says what was found and, where something is missing, the next step. Exit code 1 if "
-        "there is a problem; notes are none.",
+        "there is a problem; notes do not count.",
     )
     common.add_model(parser, optional=True)
     common.add_run(parser, run, folder=False)

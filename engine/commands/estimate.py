@@ -24,11 +24,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "estimate",
         help=COMMANDS["estimate"],
-        description="Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` "
-        "and `sweep` take with the same options, with all --measures, and the replies of a refusal experiment under "
-        "one edit (its default prompts). Cells that the store knows already are counted too. The time is that of the "
-        "matrix products alone, at their speed here, so that a run takes longer; with --probe that of passes timed on "
-        "the model itself. What further analyses and a refusal grid add, their commands say before they begin.",
+        description="Counts what `score` and `sweep` take with the same options, and the replies of a refusal "
+        "experiment under one edit (its default prompts), from the model's shapes and by the code that the run itself "
+        "uses. Cells that the store knows already are counted too. The time is that of the matrix products alone, at "
+        "their speed here: a lower bound; with --probe it comes from passes timed on the model itself. What further "
+        "analyses and a refusal grid add, their commands say before they begin.",
     )
     common.add_model(parser)
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")

@@ -30,7 +30,7 @@ class ScorePlan:
     samples: int = option(128, "calibration windows", least=1, group=SCORES)
     length: int = option(128, "tokens per calibration window", name="--max-length", least=2, group=SCORES)
     window_start: str = option(
-        WINDOW_STARTS[0], "how every window of text begins, the evaluation's too: text, behind the BOS where the "
+        WINDOW_STARTS[0], "how every window of text begins, the evaluation's too: text, after a BOS where the "
         "tokenizer puts one before a text; stream, wherever the text was cut", choices=WINDOW_STARTS, group=SCORES,
         label="Windows begin as",
     )  # fmt: skip
@@ -51,7 +51,7 @@ class ScorePlan:
         sets=("selectors", own_scores.BASELINES), said="none", group=SCORES, label="Scores of your own, NAME=FILE",
     )  # fmt: skip
     scores_reduce: str | None = option(
-        None, "of a number per weight in --scores: abs-sum, the sum of absolute values over a row's columns",
+        None, "of --scores with a number per weight: abs-sum, the sum of absolute values over a row's columns",
         choices=(ABS_SUM,), group=SCORES, label="Numbers per weight",
     )  # fmt: skip
 

@@ -31,7 +31,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "is and with the rows removed; both answers with the refusal margin and the judge's verdict. Reads standard "
         "input, so that a file of prompts can be piped in; --json prints one object per prompt, on a line of its own. "
         "Ctrl-C stops a reply, Ctrl-D ends. "
-        f"{edit_options.GATE} An edit that breaks the model is shown without, called BROKEN.",
+        f"{edit_options.GATE} An edit that breaks the model is shown "
+        "without being asked these, and called BROKEN.",
     )
     common.add_model(parser)
     edit_options.add_edit(parser)
