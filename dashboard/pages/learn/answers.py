@@ -114,7 +114,7 @@ def settle_stability(both: pl.DataFrame) -> Settled:
     answer = "b" if worst["log_gap"] < MUCH_SMALLER * best["log_gap"] else "a"
     return Settled(
         answer,
-        f"The largest gap has {palette.title(best['selector'])} ({best['log_gap']:.2f} nats, Spearman "
+        f"{palette.title(best['selector'])} has the largest gap ({best['log_gap']:.2f} nats, Spearman "
         f"{best['spearman']:.3f}). Of the rankings with a Spearman correlation of at least {STABLE:g}, "
         f"{palette.title(worst['selector'])} has the smallest: {worst['log_gap']:.2f} nats at Spearman "
         f"{worst['spearman']:.3f}. Stability says that a selector repeats itself, not that it is right.",
