@@ -89,7 +89,8 @@ def curves_of(page: Page, run: Run) -> Iterator[Block]:
     if gaps.height:
         yield page.figure(
             curve_chart.gap(gaps), findings.gap(gaps),
-            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted",
+            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the "
+            "model is destroyed",
         )  # fmt: skip
     if points["destroyed"].any():
         yield Block("text", DESTROYED)

@@ -88,7 +88,11 @@ def settle_orders(points: pl.DataFrame, selector: str, unmasked_nll: float) -> S
 
 def stability_and_gap(stability: pl.DataFrame, gap: pl.DataFrame) -> pl.DataFrame:
     """One row per selector: spearman (smallest calibration size against the reference), log_gap (mean of its seeds).
-    The gap is that at the rate nearest to 30%. Columns selector, size, spearman, rate, log_gap."""
+    The gap is that at the rate nearest to 30%, of losses up to where the model is destroyed, if the table knows that.
+    Columns selector, size, spearman, rate, log_gap."""
+    if "saturated_above" in gap.columns:
+        morf, lerf = (pl.min_horizontal(name, "saturated_above") for name in ("nll_morf", "nll_lerf"))
+        gap = gap.with_columns(log_gap=morf - lerf)
     smallest = stability.filter(pl.col("size") < pl.col("reference_size"))
     smallest = smallest.filter(pl.col("size") == pl.col("size").min().over("selector"))
     stable = smallest.group_by("selector", maintain_order=True).agg(pl.col("size").first(), pl.col("spearman").mean())

@@ -127,6 +127,6 @@ def stability() -> Step:
     size, rate = both.row(0, named=True)["size"], both.row(0, named=True)["rate"]
     st.caption(
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "
-        f"minus NLL under LeRF at {formats.rate(rate)}."
+        f"minus NLL under LeRF at {formats.rate(rate)}, both counted up to where the model is destroyed."
     )
     return lesson_answers.settle_stability(both), both, stable.provenance
