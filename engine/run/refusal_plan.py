@@ -116,14 +116,14 @@ class GridPlan:
     )
     ks: tuple[float, ...] = option(KS, "share of rows removed, as 0.005,1%", read=field_types.numbers, group=GRID)
     widen: int = option(
-        3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
-        "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
+        3, "steps at most by which the grid grows where an operating point lies at its edge (lambda by its last step, "
+        "k by its last ratio); 0: the edge is only flagged", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
     max_perplexity: float = option(
         100.0, "no replies are written for cells above it", sets=("perplexity_factor", None), group=GRID
     )
     perplexity_factor: float | None = option(
-        None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
+        None, "in its place: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
     )
     all_cells: bool = option(False, "write replies for cells above the perplexity cap, too", group=GRID)
 
