@@ -45,7 +45,7 @@ class ScorePlan:
     )  # fmt: skip
     score_files: tuple[str, ...] = option(
         (), "scores of your own as a selector NAME, from safetensors, npz, parquet or CSV; further files of a NAME are "
-        "its disjoint draws. In `refusal` they protect rows, elsewhere they stand beside "
+        "its disjoint draws, five for a word on stability. In `refusal` they protect rows, elsewhere they stand beside "
         f"{', '.join(own_scores.BASELINES)} unless --selectors names others", name="--scores",
         metavar="NAME=FILE[,FILE]", read=own_scores.read_option, repeats=True,
         sets=("selectors", own_scores.BASELINES), said="none", group=SCORES, label="Scores of your own, NAME=FILE",
