@@ -35,6 +35,7 @@ from engine.studies.claims.ledger import ledger, needed
 from engine.studies.estimate_words import units_in_words
 from engine.studies.protocols.protocol_claims import summary as protocols_summary
 from engine.studies.verdict import verdict_moves
+from engine.studies.verdict.beyond_depths import with_draws
 from engine.studies.verdict.judged_selectors import as_judged_now
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
@@ -153,6 +154,7 @@ def _template() -> jinja2.Template:
         "start_in_words": start_in_words,
         "sufficiency": _sufficiency,
         "gaps": _gaps,
+        "with_draws": with_draws,
         "errors_words": _errors_words,
         "accuracies": _accuracies,
         "nearest": _nearest,
