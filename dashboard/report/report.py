@@ -33,6 +33,7 @@ from engine.studies.claims.ledger import ledger, needed
 from engine.studies.estimate_words import units_in_words
 from engine.studies.protocols.protocol_claims import summary as protocols_summary
 from engine.studies.verdict import verdict_moves
+from engine.studies.verdict.beyond_depths import with_draws
 from engine.studies.verdict.judged_selectors import as_judged_now
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
@@ -136,7 +137,7 @@ def _template() -> jinja2.Template:
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls, "start_in_words": start_in_words, "sufficiency": _sufficiency, "gaps": _gaps,
-        "errors_words": _errors_words, "accuracies": _accuracies, "nearest": _nearest,
+        "with_draws": with_draws, "errors_words": _errors_words, "accuracies": _accuracies, "nearest": _nearest,
         "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
     }  # fmt: skip
     return environment.get_template("report.html.jinja")

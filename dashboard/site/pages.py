@@ -85,7 +85,10 @@ def curves_of(page: Page, run: Run) -> Iterator[Block]:
         yield page.figure(drawn, findings.curve(points, order), "; ".join(curve_chart.ORDER_HEADINGS[order]))
     gaps = series.gaps(points)
     if gaps.height:
-        below = "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted"
+        below = (
+            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the "
+            "model is destroyed"
+        )
         yield page.figure(curve_chart.gap(gaps), findings.gap(gaps), below)
     if points["destroyed"].any():
         yield Block("text", DESTROYED)

@@ -1,8 +1,9 @@
 """`compare`: a finished run on one of the paper's models beside the published tables, or several runs.
 
-Order of the selectors and sign of the validity gap first, then every published cell that the run measured: its ratio to
-the printed value, and how many standard errors that is beyond half a unit of the last printed digit, worst first. Of
-several runs: whether the order of their selectors replicates, by rank and sign tests. Writes nothing."""
+Prints the order of the selectors and the sign of the gap (MoRF minus LeRF), then every published cell that the run
+measured: its ratio to the printed value, and how many standard errors that is beyond half a unit of the last printed
+digit, worst first. Of several runs: whether their selectors stand in the same order, by rank and sign tests. Writes
+nothing."""
 
 import argparse
 from pathlib import Path

@@ -1,7 +1,7 @@
 """`dashboard`: opens the browser app.
 
 Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. On any other --address
-it wants the token of the address that it prints."""
+one needs the token in the address that it prints."""
 
 import argparse
 

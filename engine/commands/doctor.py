@@ -1,7 +1,7 @@
 """`doctor`: what is installed, which device, does the model fit, which data sets are reachable.
 
 Each line says what was found and, where something is missing, the next step. Exit code 1 if there is a problem; notes
-are none."""
+do not count."""
 
 from __future__ import annotations
 

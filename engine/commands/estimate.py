@@ -1,10 +1,10 @@
 """`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts.
 
-Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` and `sweep` take with
-the same options, with all --measures, and the replies of a refusal experiment under one edit (its default prompts).
-Cells that the store knows already are counted too. The time is that of the matrix products alone, at their speed here,
-so that a run takes longer; with --probe that of passes timed on the model itself. What further analyses and a refusal
-grid add, their commands say before they begin."""
+Counts what `score` and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its
+default prompts), from the model's shapes and by the code that the run itself uses. Cells that the store knows already
+are counted too. The time is that of the matrix products alone, at their speed here: a lower bound; with --probe it
+comes from passes timed on the model itself. What further analyses and a refusal grid add, their commands say before
+they begin."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-broken",
         action="store_true",
-        help="export an edit under which perplexity on text is more than ten times the unedited model's, too; the card "
-        "repeats it",
+        help="also export an edit under which perplexity on text is more than ten times the unedited model's; the card "
+        "says so",
     )
     common.add_run(parser, folder=False)
     parser.set_defaults(writes=outputs.checkpoint)

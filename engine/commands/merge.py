@@ -1,7 +1,7 @@
 """`merge`: the stores of shards joined into one.
 
-Copies every cell and array of the stores into --store, which is made if absent, after all have been held against their
-checksums and against each other: a damaged entry is left out and told, two values under one key are an error, and so is
+Copies every cell and array of the stores into --store, which is made if absent, after all have been checked against
+their checksums and each other: a damaged entry is left out and named, two values under one key are an error, and so is
 an entry of a version without checksums. Changes nothing in the stores, and does not take their tables: the command that
 was run with --shard writes them without it. Can be stopped and run again."""
 

@@ -139,7 +139,7 @@ def model_card(
     sections = (
         ("The edit", "", {**chosen, **size}, ""),
         ("Refusal", "\n\n".join(about), effect.values(), ""),
-        ("Caps", "", dict(caps(effect, known)), "No rate was measured that a cap is for."),
+        ("Caps", "", dict(caps(effect, known)), "No rate that has a cap was measured."),
         ("Operating point", _rescue(known), point, "No record of an operating point was given."),
         ("Over-refusal", "", over_refusal, "Not measured, or not given: expect refusals of harmless requests as well."),
         ("Utility", "", utility, "Not measured, or not given."),
@@ -266,9 +266,7 @@ def lowered(effect: Effect, known: Json) -> str:
         if after < before:
             domain = known.get("domain", "in the record")
             fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
-    return (
-        f"**Warning:** though no sum over domains fell here, refusal did: {as_text('; '.join(fell))}." if fell else ""
-    )
+    return f"**Warning:** no sum over domains fell, but refusal did in: {as_text('; '.join(fell))}." if fell else ""
 
 
 def caps(effect: Effect, known: Json) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,7 @@ class SpecificPlan:
     )  # fmt: skip
     specific_until: float | None = option(
         None, "double the masks of `specific` until the interval of a difference is no wider than so many nats, or the "
-        "difference is told; the p allows for these looks", name="--until", kind=float, least=0,
+        "difference is told apart; p allows for these looks", name="--until", kind=float, least=0,
         none="as many masks as seeds", group="specific",
     )  # fmt: skip
     specific_most: int = option(
@@ -253,7 +253,7 @@ class Preset(NamedTuple):
 
 PRESETS = {
     "quick": Preset(
-        "less text, fewer rates; curves, budgets and verdicts only",
+        "less text, fewer rates, fewer analyses",
         AuditPlan(
             scoring=ScorePlan(samples=32),
             eval_samples=16,
@@ -279,7 +279,7 @@ PRESETS = {
         ),
         ("agreement", "depth", "sweep", "budget", "specific", "verdict"),
     ),
-    "paper": Preset("the paper's settings: hours on a card", AuditPlan()),
+    "paper": Preset("the paper's settings, which take longest", AuditPlan()),
     "demo": Preset(
         "for the shipped model, its own text and tasks",
         replace(

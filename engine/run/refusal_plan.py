@@ -41,8 +41,8 @@ class PromptsPlan:
         64, "calibration pairs per domain", name="--pairs-per-domain", metavar="N", least=1, group=PROMPTS
     )
     phrases: OnsetPhrases = option(
-        ONSET_PHRASES, 'onset phrases: a JSON file with {"refusal": [...], "compliance": [...]}', read=read_phrases,
-        metavar="FILE", said="the built-in ones", group=PROMPTS,
+        ONSET_PHRASES, 'phrases that open a refusal or an answer, as JSON: {"refusal": [...], "compliance": [...]}',
+        read=read_phrases, metavar="FILE", said="the built-in ones", group=PROMPTS,
     )  # fmt: skip
 
 
@@ -71,8 +71,10 @@ class JudgedPlan:
     """Replies and who reads them: also contrasts need the unedited model's, which may refuse base prompts itself."""
 
     reply_tokens: int = option(200, "longest reply", least=1, group=REPLIES)
-    batch_size: int = option(256, "replies that are written at once at most", least=1, group=REPLIES)
-    benign_limit: float = option(0.10, "largest benign refusal", least=0, most=1, group=REPLIES)
+    batch_size: int = option(256, "most replies that are written at once", least=1, group=REPLIES)
+    benign_limit: float = option(
+        0.10, "largest share of base prompts that may be refused", least=0, most=1, group=REPLIES
+    )
     judge: str = option(
         EMBEDDED, "what reads the replies; embedded: English only",
         read=Names("judge", JUDGES.offered, single=True, or_else=(A_FOLDER,)),
@@ -83,7 +85,7 @@ class JudgedPlan:
 @dataclass(frozen=True)
 class AskedPlan:
     longer_replies: int = option(
-        5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
+        5, "where a choice hangs on replies that were cut off, they are written so many times as long; 1: never",
         metavar="TIMES", least=1, most=MOST_DRAWS, group=REPLIES,
     )  # fmt: skip
     system: str = option(
@@ -112,16 +114,16 @@ class GridPlan:
     )
     ks: tuple[float, ...] = option(KS, "share of rows removed, as 0.005,1%", read=field_types.numbers, group=GRID)
     widen: int = option(
-        3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
-        "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
+        3, "steps at most by which the grid grows where an operating point lies at its edge (lambda by its last step, "
+        "k by its last ratio); 0: the edge is only flagged", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
     max_perplexity: float = option(
-        100.0, "cells above it are not generated", sets=("perplexity_factor", None), group=GRID
+        100.0, "no replies are written for cells above it", sets=("perplexity_factor", None), group=GRID
     )
     perplexity_factor: float | None = option(
-        None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
+        None, "in its place: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
     )
-    all_cells: bool = option(False, "generate above the perplexity cap too", group=GRID)
+    all_cells: bool = option(False, "write replies for cells above the perplexity cap, too", group=GRID)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class ScorePlan:
     samples: int = option(128, "calibration windows", least=1, group=SCORES)
     length: int = option(128, "tokens per calibration window", name="--max-length", least=2, group=SCORES)
     window_start: str = option(
-        WINDOW_STARTS[0], "how every window of text begins, the evaluation's too: text, behind the BOS where the "
+        WINDOW_STARTS[0], "how every window of text begins, the evaluation's too: text, after a BOS where the "
         "tokenizer puts one before a text; stream, wherever the text was cut", choices=WINDOW_STARTS, group=SCORES,
         label="Windows begin as",
     )  # fmt: skip
@@ -45,13 +45,13 @@ class ScorePlan:
     )  # fmt: skip
     score_files: tuple[str, ...] = option(
         (), "scores of your own as a selector NAME, from safetensors, npz, parquet or CSV; further files of a NAME are "
-        "its disjoint draws. In `refusal` they protect rows, elsewhere they stand beside "
+        "its disjoint draws, five for a word on stability. In `refusal` they protect rows, elsewhere they stand beside "
         f"{', '.join(own_scores.BASELINES)} unless --selectors names others", name="--scores",
         metavar="NAME=FILE[,FILE]", read=own_scores.read_option, repeats=True,
         sets=("selectors", own_scores.BASELINES), said="none", group=SCORES, label="Scores of your own, NAME=FILE",
     )  # fmt: skip
     scores_reduce: str | None = option(
-        None, "of a number per weight in --scores: abs-sum, the sum of absolute values over a row's columns",
+        None, "of --scores with a number per weight: abs-sum, the sum of absolute values over a row's columns",
         choices=(ABS_SUM,), group=SCORES, label="Numbers per weight",
     )  # fmt: skip
 

@@ -154,15 +154,15 @@ class Results:
 
     def other_controls(self) -> str:
         rows = self.read("control_differences").filter(
-            pl.col("rate") == RATE, pl.col("rows_removed") == pl.col("reference_rows")
+            pl.col("rate") == RATE, pl.col("rows_removed") == pl.col("reference_rows"), ~pl.col("saturated")
         )
-        parts = []
-        for name in ("lrp_layer_matched", "ig_layer_matched", "rank_randomised"):
-            orders = [
-                span(rows.filter(control=name, order=order)["difference"].to_list()) for order in ("lerf", "morf")
-            ]
-            parts.append(f"{name} {orders[0]} under LeRF and {orders[1]} under MoRF")
-        return f"Nats more than consensus2 at 30%: {'; '.join(parts)}."
+        parts = [
+            f"{name} {span(some['difference'])} under {title}"
+            for name in ("lrp_layer_matched", "ig_layer_matched", "rank_randomised")
+            for order, title in (("lerf", "LeRF"), ("morf", "MoRF"))
+            if (some := rows.filter(control=name, order=order)).height
+        ]
+        return f"Nats more than consensus2 at 30%, where not both destroy the model: {'; '.join(parts)}."
 
     def dangerous(self) -> str:
         above = self.read("dangerous").filter(pl.col("dangerous"))

@@ -368,7 +368,8 @@ def test_refusal_says_where_there_is_no_difference():
 
 def test_where_the_rows_of_contrasts_lie():
     lines = shipped("signal_density")
-    most, least = (end(lines, key=lambda row: row["density"]) for end in (max, min))
+    told = [row for row in lines if row["selector"] != "random"]  # noise, which has more than any
+    most, least = (end(told, key=lambda row: row["density"]) for end in (max, min))
     assert refusal.densest(frame(lines)) == (
         f"Most rows with a clear contrast: {title(most['selector'])} on {most['domain']}, {most['density']:.1%}; "
         f"fewest: {title(least['selector'])} on {least['domain']}, {least['density']:.1%}"

@@ -14,7 +14,7 @@ from engine.studies.claims import ledger
 from engine.studies.estimate_words import interval_words
 from engine.studies.verdict.beyond_depths import with_draws
 from engine.studies.verdict.judged_selectors import judge_selectors
-from precomputed import demo_dir
+from precomputed import demo_dir, smollm2_dir
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,14 @@ def test_the_difference_from_its_own_controls(tables: dict[str, pl.DataFrame]) -
         own = own_layers._table(table.filter(order=line["order"]))
         assert round(line["low"], 4) in own["95% from"]
     assert wider
+
+
+def test_the_report_has_these_intervals_too() -> None:
+    folder = smollm2_dir() / "results"
+    told = with_draws(read_table(folder, "specific"), read_table(folder, "draw_sweep"))
+    text = report.build([folder])
+    for line in told.iter_rows(named=True):
+        assert f"{line['low']:.3f} to {line['high']:.3f}" in text, line["selector"]
 
 
 def test_the_log_gap(tables: dict[str, pl.DataFrame]) -> None:

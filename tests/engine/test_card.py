@@ -175,9 +175,7 @@ def test_a_cap_at_its_border(n: int, after: int, cap: float, verdict: str):
 def test_a_fall_of_refusal_in_any_domain_is_a_warning():
     malign = {"hate": Change(40, 10, 40), "crime": Change(40, 24, 22), "legal": Change(40, 3, 3)}
     said = lowered(Effect("w", "m", malign), {})
-    assert (
-        said == "**Warning:** though no sum over domains fell here, refusal did: crime 22 of 40, without the edit 24."
-    )
+    assert said == "**Warning:** no sum over domains fell, but refusal did in: crime 22 of 40, without the edit 24."
     assert "legal (shipped prompts) 3 of 24" in lowered(Effect("w", "m", shipped={"legal": Change(24, 4, 3)}), {})
     assert not lowered(Effect("w", "m", {"hate": Change(40, 10, 10)}), {"edited_malign": 0.5, "unedited_malign": 0.5})
     record = {"edited_malign": 0.4, "unedited_malign": 0.5, "domain": "hate"}

@@ -9,6 +9,7 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.charts.refusal_values import RateChange, first_choice, strength, strongest_first, unedited
+from engine.stats.limits import BASELINE
 
 Row = dict[str, Any]
 Rate = tuple[float | None, float | None, float | None]
@@ -135,8 +136,10 @@ def reversal(table: pl.DataFrame, domain: str) -> str:
 
 
 def densest(table: pl.DataFrame) -> str:
-    """Of `signal_density`: the contrast with the largest and the one with the smallest share of clear rows."""
+    """Of `signal_density`: the contrast with the largest and the one with the smallest share of clear rows. Random,
+    whose contrasts are noise, counts where it stands alone."""
     known = table.filter(pl.col("density").is_finite()).sort("density", maintain_order=True)
+    known = known.filter(pl.col("selector") != BASELINE) if (known["selector"] != BASELINE).any() else known
     if known.is_empty():
         return "No share of clear rows is known"
     least, most = known.row(0, named=True), known.row(-1, named=True)

@@ -185,7 +185,8 @@ def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
     with picked.hero():
         tools.show(
             curve_chart.gap(gaps), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
-            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted", hero=True,
+            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where "
+            "the model is destroyed", hero=True,
         )  # fmt: skip
 
 

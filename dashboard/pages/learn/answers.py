@@ -103,7 +103,11 @@ def settle_orders(points: pl.DataFrame, selector: str, unmasked_nll: float) -> S
 
 def stability_and_gap(stability: pl.DataFrame, gap: pl.DataFrame) -> pl.DataFrame:
     """One row per selector: spearman (smallest calibration size against the reference), log_gap (mean of its seeds).
-    The gap is that at the rate nearest to 30%. Columns selector, size, spearman, rate, log_gap."""
+    The gap is that at the rate nearest to 30%, of losses up to where the model is destroyed, if the table knows that.
+    Columns selector, size, spearman, rate, log_gap."""
+    if "saturated_above" in gap.columns:
+        morf, lerf = (pl.min_horizontal(name, "saturated_above") for name in ("nll_morf", "nll_lerf"))
+        gap = gap.with_columns(log_gap=morf - lerf)
     smallest = stability.filter(pl.col("size") < pl.col("reference_size"))
     smallest = smallest.filter(pl.col("size") == pl.col("size").min().over("selector"))
     stable = smallest.group_by("selector", maintain_order=True).agg(pl.col("size").first(), pl.col("spearman").mean())
@@ -129,7 +133,7 @@ def settle_stability(both: pl.DataFrame) -> Settled:
     answer = "b" if worst["log_gap"] < MUCH_SMALLER * best["log_gap"] else "a"
     return Settled(
         answer,
-        f"The largest gap has {palette.title(best['selector'])} ({best['log_gap']:.2f} nats, Spearman "
+        f"{palette.title(best['selector'])} has the largest gap ({best['log_gap']:.2f} nats, Spearman "
         f"{best['spearman']:.3f}). Of the rankings with a Spearman correlation of at least {STABLE:g}, "
         f"{palette.title(worst['selector'])} has the smallest: {worst['log_gap']:.2f} nats at Spearman "
         f"{worst['spearman']:.3f}. Stability says that a selector repeats itself, not that it is right.",

@@ -124,7 +124,7 @@ def stability() -> Step:
     size, rate = both.select("size", "rate").row(0)
     st.caption(
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "
-        f"minus NLL under LeRF at {formats.rate(rate)}."
+        f"minus NLL under LeRF at {formats.rate(rate)}, both counted up to where the model is destroyed."
     )
     return lesson_answers.settle_stability(both), both, stable.provenance
 

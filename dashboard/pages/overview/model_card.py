@@ -24,8 +24,8 @@ PACKAGED_STORY = (
 )
 RUN_STORY = "A model of your own; its numbers come from the folder above."
 PAPER_STORY = (
-    "A model of the paper, as printed. Where the printed sizes disagree with public configurations, the page "
-    "Paper says so."
+    "A model of the paper, as printed. Where the printed sizes disagree with public configurations, Reference "
+    "says so under Paper tables."
 )
 
 

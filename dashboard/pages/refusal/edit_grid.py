@@ -123,7 +123,7 @@ def _points(source: Source, points: pl.DataFrame) -> None:
         "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows in "
         "every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with "
         "a grid and a choice of their own (`refusal draws`), – where they were not measured.",
-        "Rescue: no cell refused at most 10% of the harmless prompts, so the limit was relaxed for this one.",
+        "Rescue: no cell kept the limit of harmless prompts refused, so it was relaxed for this one.",
         "A point at the grid's edge may have a better one beyond it, which was not searched."
         if refusals.EDGE in table.numbers.columns
         else "",

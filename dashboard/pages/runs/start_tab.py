@@ -152,7 +152,7 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
         st.caption(
             "A safetensors or npz file with a tensor of scores for every Linear under its module's name, or a table "
             "with row_id and score; higher means more important. Several files are its draws from disjoint "
-            "calibration texts. Larger files: their place on this machine, below."
+            "calibration texts, five for a word on stability. Larger files: their place on this machine, below."
         )
         name = selection.text("Name of the scores", "start_own_name", default="mine")
         endings = [ending[1:] for ending in ENDINGS]

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     edit_options.add_edit(parser)
-    edit_options.add_effect(parser, "An edit that breaks the model is shown without, called BROKEN.")
+    edit_options.add_effect(
+        parser, "An edit that breaks the model is shown without being asked these, and called BROKEN."
+    )
     parser.add_argument(
         "--max-new-tokens", type=int, default=RefusalPlan.reply_tokens,
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",

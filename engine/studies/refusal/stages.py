@@ -27,42 +27,43 @@ register_study(
     title="which rows promote complying with risk prompts only? writes contrast.safetensors",
     description="Contrasts the rows' relevance to refusing between risk and base prompts, per selector and domain. One "
     "forward and backward pass per batch of prompts (16 for ig); what is known is kept. The unedited model answers all "
-    "of them first: pairs whose base prompt it refuses itself are left out, and more than one and than --benign-limit "
-    "of a domain's are an error.",
+    "of them first: pairs whose base prompt it refuses are left out; if these are more than one and more than "
+    "--benign-limit of a domain's, it is an error.",
 )(Later(f"{_REFUSAL}.calibrate", "Calibrated"))  # fmt: skip
 
 register_study(
     "sweep", of=REFUSAL, tables=("refusal_sweep",), reads=_OF_GRID,
     title="refusal and perplexity of every cell of the grid; writes refusal_sweep.parquet",
-    description="Perplexity of all masks first, then replies for those under the cap. Where an operating point lies at "
-    "the edge of the grid, the grid goes on beyond it (--widen). Every cell is kept: the same command resumes, and "
-    "replies that were judged once are judged again without generating.",
+    description="Measures the perplexity of all masks, then replies of those under the cap. Where an operating point "
+    "lies at the edge of the grid, the grid goes on beyond it (--widen). Every cell is kept: the same command "
+    "resumes, and another judge reads the replies that are there.",
 )(Later(f"{_REFUSAL}.points", "Swept"))  # fmt: skip
 
 register_study(
     "select", of=REFUSAL, tables=("refusal_sweep", "operating_points"), reads=_OF_GRID,
     title="the best cell within the limits, or its rescue; writes operating_points.parquet and a mask file of each",
-    description="Largest malign refusal with benign refusal and perplexity within their limits, ties to the smaller "
-    "mask. Where no cell is, the benign limit is relaxed and the point is flagged as a rescue. A point at the edge of "
-    "its grid is flagged as well, after the grid went on beyond it (--widen). The mask of each point is written beside "
-    "the table, mask-SELECTOR-DOMAIN.safetensors, for `refusal chat --mask` and `export --mask`.",
+    description="Takes the cell that refuses most risk prompts while base prompts refused and perplexity keep their "
+    "limits; of equals the smaller mask. Where no cell does, the limit of base prompts is relaxed and the point is "
+    "flagged as a rescue. A point at the edge of its grid, after the grid went on beyond it (--widen), is flagged "
+    "too. The mask of each point is written beside the table, mask-SELECTOR-DOMAIN.safetensors, for `refusal chat "
+    "--mask` and `export --mask`.",
 )(Later(f"{_REFUSAL}.points", "Chosen"))  # fmt: skip
 
 register_study(
     "structure", of=REFUSAL, tables=("signal_density", "refusal_jaccard", "refusal_shares"), reads=_OF_CONTRASTS,
     reads_text=False, measures=False,
-    title="how dense is the signal, where does it lie, do selectors and domains share it",
+    title="how many rows have a clear contrast, where do they lie, do selectors and domains share them",
     description="Writes signal_density, refusal_jaccard and refusal_shares (each with what chance or the model's own "
-    "rows give). Needs the contrasts only.",
+    "rows give). It reads the contrasts only.",
 )(Later(f"{_REFUSAL}.structure", "Structure"))  # fmt: skip
 
 register_study(
     "control", of=REFUSAL, tables=("refusal_controls",), plan=ControlsPlan, reads=_OF_POINTS,
     title="the mean of random masks of the same size, as in the paper; writes refusal_controls.parquet",
-    description="Masks with the same number of rows in every layer, and in the whole model, one per seed, on the "
-    "held-out pairs. The gain is the real mask's refusal minus the controls' mean. Its 95% interval takes no account "
-    "of the search: the real mask is the best of a grid and the controls are not, so that it does not say that these "
-    "rows matter; `refusal draws` tests that.",
+    description="Measures random masks with the same number of rows in every layer, and in the whole model, one per "
+    "seed, on the held-out pairs. The gain is the real mask's refusal minus the controls' mean. Its 95% interval "
+    "takes no account of the search: the real mask is the best of a grid and the controls are not, so that it does "
+    "not say that these rows matter; `refusal draws` tests that.",
 )(Later(f"{_REFUSAL}.points", "Controlled"))  # fmt: skip
 
 register_study(
@@ -87,7 +88,7 @@ register_study(
     "stability", of=REFUSAL, tables=("mask_stability",), plan=SplitsPlan, reads=_OF_GRID,
     title="are the rows the same from other pairs? writes mask_stability.parquet",
     description="Splits the calibration pairs of a domain into two random halves, makes contrasts and a mask of each "
-    "at the operating point's lambda and k, and compares the two masks, beside what random masks share. Each split "
+    "at the operating point's lambda and k, and says what the two masks share and random ones would. Each split "
     "costs as much as `refusal calibrate`.",
 )(Later(f"{_REFUSAL}.mask_stability", "MaskStability"))  # fmt: skip
 
@@ -96,21 +97,21 @@ register_study(
     title="which projections and blocks of an edit install refusal? writes refusal_parts.parquet",
     description="The refusal margin on the held-out risk prompts and the NLL on the first 16 evaluation windows, with "
     "the rows of one projection or block of an operating point's edit alone, and with all but these: two short cells "
-    "each for some 40 parts.",
+    "for each projection and block.",
 )(Later(f"{_REFUSAL}.parts", "Parts"))  # fmt: skip
 
 register_study(
     "baselines", of=REFUSAL, tables=("baselines",), plan=SteeringPlan, reads=_OF_POINTS,
-    title="is removing rows worth it? system prompts and steering vectors beside it; writes baselines.parquet",
-    description="Row masks, system prompts, vectors added to the residual stream, and vectors added only where a "
-    "condition on the prompt holds: each way's strongest setting within the limits of benign refusal and perplexity on "
-    "the calibration pairs, measured on the held-out pairs, with the KL divergence from the unedited model on its own "
-    "replies to harmless prompts.",
+    title="do system prompts or steering vectors do as well as removing rows? writes baselines.parquet",
+    description="Compares row masks, system prompts, vectors added to the residual stream, and vectors added only "
+    "where a condition on the prompt holds: each way's strongest setting within the limits of base prompts refused "
+    "and perplexity on the calibration pairs, measured on the held-out pairs, with the KL divergence from the "
+    "unedited model on its own replies to base prompts.",
 )(Later(f"{_REFUSAL}.baselines", "Baselines"))  # fmt: skip
 
 register_study(
     "draws", of=REFUSAL, tables=("specificity", "refusal_draws"), plan=DrawsPlan, reads=_OF_POINTS,
-    title="is it these rows? random draws with a grid and a choice of their own; writes specificity.parquet",
+    title="is it these rows? random rows, searched over the same grid, beside them; writes specificity.parquet",
     description="Shuffles the rows within every layer, searches the shuffled masks over the same grid with the same "
     "limits on the same pairs, and measures the chosen one on the held-out pairs, once per draw. Writes the edit's "
     "rank and p among the draws, p adjusted by Holm over all selectors and domains, and a 95% prediction interval for "
