@@ -73,8 +73,8 @@ def triangles(
                 values[-1].append(value)
             hover[-1].append(_pair_text(row, column, name, value, chance))
     titles = [palette.title(name) for name in selectors]
-    chance = [pair["expected_random"] for found in (attention, mlp) for pair in found.values()]
-    known = [value for value in chance if axes.is_finite(value)]
+    expected = [pair["expected_random"] for of_sublayer in (attention, mlp) for pair in of_sublayer.values()]
+    known = [value for value in expected if axes.is_finite(value)]
     level = f"; random masks share {fmean(known):.2f} on average" if known and not above_chance else ""
     figure = matrix.matrix(
         values, titles, titles,

@@ -75,9 +75,9 @@ def _price(points: pl.DataFrame, selector: str) -> str:
     """What the edits of a selector cost: harmless prompts refused before and after, in the mean of its domains."""
     own = points.filter(selector=selector)
     ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
-    if not all(isinstance(end, float) for end in ends):
-        return ""
-    return f"harmless prompts: {ends[0]:.0%} before, {ends[1]:.0%} after {palette.title(selector)}'s; "
+    told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
+    title = palette.title(selector)
+    return f"harmless prompts: {told[0]} before, {told[1]} after {title}'s; " if len(told) == 2 else ""
 
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:

@@ -72,9 +72,12 @@ def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[st
     """Selector -> does its name stand above its mark? Of two that are near each other the second's is below."""
     sides: dict[str, bool] = {}
     before: tuple[str, float, float] | None = None
-    room = [(drawn[name].max() or 0.0) - (drawn[name].min() or 0.0) for name in (stable, column)]  # type: ignore[operator]
-    for name, x, y in drawn.sort(stable).select("selector", stable, column).iter_rows():
-        near = before is not None and abs(x - before[1]) < 0.15 * room[0] and abs(y - before[2]) < 0.1 * room[1]
+    marks = list(drawn.sort(stable).select("selector", stable, column).iter_rows())
+    wide, high = (
+        max(ends, default=0.0) - min(ends, default=0.0) for ends in ([mark[i] for mark in marks] for i in (1, 2))
+    )
+    for name, x, y in marks:
+        near = before is not None and abs(x - before[1]) < 0.15 * wide and abs(y - before[2]) < 0.1 * high
         sides[name] = not (near and before is not None and sides[before[0]])
         before = (name, x, y)
     return sides

@@ -55,6 +55,7 @@ def here(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv(shipped.FIRST_VARIABLE, raising=False)
     monkeypatch.setattr(shipped, "packaged", lambda: tiny / "config.json")
     monkeypatch.setattr(precomputed, "smollm2_dir", lambda: tmp_path)
+    monkeypatch.setattr(precomputed, "gemma_dir", lambda: tmp_path / "none")
     monkeypatch.setattr(live, "POOL", live.ModelPool(lambda name: load_model(str(tiny) if name == "smollm2" else name)))
     write_scored(tmp_path / "results", tiny, selectors=SCORED)
     add_table(tmp_path / "results", "sweep", lines("sweep", NLL))
@@ -207,6 +208,7 @@ def test_without_verdicts_the_first_page_says_what_is_known_of_depths(
     manifest["files"] = {name: one for name, one in manifest["files"].items() if (tmp_path / "results" / name).exists()}
     (tmp_path / "results" / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr(precomputed, "smollm2_dir", lambda: tmp_path)
+    monkeypatch.setattr(precomputed, "gemma_dir", lambda: tmp_path / "none")
     app = run_page("overview", source="SmolLM2-135M")
     assert [*app.exception, *app.warning] == []
     told = " ".join(one.value for one in app.markdown)

@@ -1,0 +1,54 @@
+"""The shipped audit of Gemma-3-270m: its tables hold together, and its README says what they hold."""
+
+import re
+
+import polars as pl
+import pytest
+
+from dashboard.state import shipped
+from engine.records.manifest import read_manifest
+from engine.results.folders import read_table, table_names
+from engine.studies.verdict.removal_budgets import removal_budgets, share_text
+from precomputed import gemma_dir
+
+RESULTS = gemma_dir() / "results"
+TEXT = (gemma_dir() / "README.md").read_text("utf-8")
+
+
+def test_tables_are_whole_and_of_one_run() -> None:
+    named = set(read_manifest(RESULTS)["files"])
+    assert named == {path.name for path in RESULTS.iterdir()} - {"manifest.json"}
+    assert {read_table(RESULTS, stem)["model"].n_unique() for stem in table_names(RESULTS)} == {1}
+    budget = read_table(RESULTS, "budget")
+    assert budget.filter(pl.col("nll") > pl.col("dense_nll") + pl.lit(2.0).log()).is_empty()
+
+
+def test_readme_says_what_the_tables_hold() -> None:
+    lines = re.findall(r"^\| (\w+)[^|]*\| \*{0,2}([\d.]+)%[^|]*\|[^|]*\| ([^|]+) \| (\w+) \|$", TEXT, re.MULTILINE)
+    lerf = removal_budgets(read_table(RESULTS, "budget"), "lerf")
+    assert [name for name, *_ in lines] == list(lerf)
+    sweep = read_table(RESULTS, "sweep").filter(pl.col("order") == "lerf", pl.col("rate") >= 0.01)
+    means = sweep.group_by("selector", "rate").agg(pl.col("nll").mean()).sort("rate")
+    verdicts = dict(read_table(RESULTS, "verdicts").select("selector", "validity").iter_rows())
+    for name, share, nlls, word in lines:
+        assert float(share) == float(share_text(lerf[name].share).rstrip("%")), name
+        found = means.filter(selector=name)["nll"].to_list()
+        assert nlls == ", ".join(f"{nll:.1f}" if nll >= 9.995 else f"{nll:.2f}" for nll in found), name
+        assert word == verdicts[name]
+    damage = dict(read_table(RESULTS, "verdicts").select("selector", "damage").iter_rows())
+    assert f"fisher does {damage['fisher']:.0%} of the harm of\n  random rows, ig {damage['ig']:.0%}" in TEXT
+
+
+def test_readme_says_what_is_told_apart() -> None:
+    told = read_table(RESULTS, "specific").filter(pl.col("answer") == "better")
+    assert set(told["order"]) == {"morf"}
+    assert set(told["selector"]) == {"magnitude", "mean_activation", "lrp", "ig", "consensus2", "fisher"}
+    rho = {frozenset(pair): value for *pair, value in read_table(RESULTS, "spearman").drop("model").iter_rows()}
+    for one, other, said in (("wanda", "lrp", -0.52), ("lrp", "mean_activation", -0.47), ("fisher", "ig", 0.77)):
+        assert rho[frozenset((one, other))] == pytest.approx(said, abs=0.005)
+
+
+def test_it_is_among_what_pages_offer() -> None:
+    assert shipped.folders()["Gemma-3-270m"] == RESULTS
+    assert shipped.model_of(RESULTS) == "gemma3-270m"
+    assert "gemma3-270m" not in shipped.models()
