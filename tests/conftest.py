@@ -15,6 +15,7 @@ import gc
 import json
 import os
 import random
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -24,7 +25,12 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import shape_checks
+
+# Bytecode is written once, not made by every worker and by every process that the tests start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+import shape_checks  # noqa: E402
 
 shape_checks.watch()
 
@@ -92,7 +98,26 @@ def every_module_imported() -> None:
     gc.freeze()  # a million objects of libraries and collected tests, which no later collection has to walk through
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collection makes stays, so that nothing is to be swept meanwhile."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (mark := item.get_closest_marker("first_run")) and not re.search(mark.args[0], item.callspec.id):  # type: ignore[attr-defined]
+        item.add_marker(pytest.mark.long)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("first_run")]
+    first = {item.originalname for item in marked if not item.get_closest_marker("long")}  # type: ignore[attr-defined]
+    assert all(item.originalname in first for item in marked) or "::" in "".join(config.args)  # type: ignore[attr-defined]
+
     if (seed := config.getoption("--shuffle")) is not None:
         draw = random.Random(seed)
         files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]

@@ -143,6 +143,7 @@ def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tm
         assert app.text_input(key="folder").value == str(folder)
 
 
+@pytest.mark.first_run("spearman|draws")
 @pytest.mark.parametrize(
     ("name", "part", "stem", "left"),
     [

@@ -124,6 +124,7 @@ MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safeten
 OF_FOLDERS = ["score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal compose demo"]
 
 
+@pytest.mark.first_run("^manifest|-text$|own|link")
 @pytest.mark.parametrize(
     ("name", "victim"), [(name, victim) for name, victims in RESULT_NAMES.items() for victim in victims]
 )

@@ -45,6 +45,7 @@ def measured(models: tuple[str, ...]) -> tuple[float, float]:
     return hits / sum(refusal for _, refusal in pairs), hits / sum(label for label, _ in pairs)
 
 
+@pytest.mark.first_run("mistralinstruct")
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
 @pytest.mark.parametrize(
     ("model", "precision", "recall"),
