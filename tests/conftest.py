@@ -29,6 +29,7 @@ import pytest
 # Bytecode is written once, not made by every worker and by every process that the tests start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["LANGUAGE"] = "C"  # argparse looks for translations on the disk, for every option of every parser
 
 import shape_checks  # noqa: E402
 
