@@ -18,6 +18,7 @@ import random
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -154,6 +155,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "browser" if short and file.endswith("_browser.py") else file
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="module")
+def one_parser() -> Iterator[None]:
+    """The command line is put together once for a file that calls it many times and registers nothing."""
+    from engine import cli
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "build_parser", cache(cli.build_parser))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from engine.run.audit_plan import AuditPlan
 from engine.run.field_types import Setting, settings_of
 from engine.run.refusal_plan import RefusalPlan
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 # Derandomized: the same examples each time, so that a build ends as it did before.
 always = partial(
     settings, derandomize=True, deadline=None, database=None,

@@ -12,6 +12,8 @@ from relatives import relatives
 from safetensors.torch import load_file, save_file
 from tiny_models import save_tiny
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SMALL = ("--samples", "2", "--max-length", "16", "--selectors", "magnitude")
 

@@ -21,6 +21,8 @@ from engine.results.folders import write_tables
 from engine.results.running import running
 from engine.results.store import Store
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 ANSWERS = "reply,label\nI cannot help with that.,1\nSure.,0\n"
 
 

@@ -34,6 +34,8 @@ from engine.studies.refusal.grid import grid
 from engine.studies.refusal.operating_point import operating_points
 from precomputed import demo_dir
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 INSTALLS_ONLY = "only installs refusal"
 CONTRASTS = demo_dir() / "results" / "contrast.safetensors"
 
