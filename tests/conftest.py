@@ -62,7 +62,7 @@ SLOW = (
     "test_examples.py", "test_replay.py", "test_real_models.py", "test_dashboard_smollm2.py",
     "test_dashboard_browser.py", "test_dashboard_accessibility.py", "test_dashboard_audit_browser.py",
     "test_dashboard_rows_browser.py", "test_points_and_transfer.py", "test_refusal_grid.py",
-    "test_refusal_commands.py",
+    "test_refusal_commands.py", "test_pretend_device.py", "test_any_order.py",
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ always = partial(
     settings, derandomize=True, deadline=None, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
-SHORT, LONG = 12, 250
+SHORT, LONG = 12, 120
 COMMANDS: dict[str, tuple[tuple[str, ...], type[Any]]] = {
     "sweep": (("sweep",), AuditPlan),
     "analyze": (("analyze",), AuditPlan),
