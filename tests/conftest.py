@@ -4,6 +4,7 @@ Two commands run everything, and `.ci/run` runs both: `uv run pytest` is for peo
 with a walk of a real browser over every page; `uv run pytest -m long` is the rest. Marked `long` is what needs more
 than about ten seconds of a core and whose like is also in the first run: many rounds, near relatives of a model
 family, processes that are killed or started afresh, and what opens pages in a browser but for the walk.
+`first_run(pattern)` leaves those cases of a test in the first run whose id the pattern is in, and marks the others.
 
 Browser tests (`*_browser.py`, marked `browser`) take `new_page` and open a path of the one app that their worker
 serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). Start no further server or browser.
@@ -115,10 +116,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.long)
 
 
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("first_run")]
-    first = {item.originalname for item in marked if not item.get_closest_marker("long")}  # type: ignore[attr-defined]
-    assert all(item.originalname in first for item in marked) or "::" in "".join(config.args)  # type: ignore[attr-defined]
+    first = {_test_of(item) for item in marked if not item.get_closest_marker("long")}
+    if (lost := {_test_of(item) for item in marked} - first) and "::" not in "".join(config.args):
+        raise pytest.UsageError(f"first_run leaves no case in the first run of {', '.join(sorted(lost))}")
 
     if (seed := config.getoption("--shuffle")) is not None:
         draw = random.Random(seed)
