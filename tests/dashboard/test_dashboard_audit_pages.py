@@ -53,6 +53,7 @@ def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
 
 
+@pytest.mark.first_run("of[02468]-")
 @pytest.mark.parametrize(("of", "counts"), PARTS.items())
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(of, counts):
