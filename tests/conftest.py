@@ -4,6 +4,7 @@ Two commands run everything, and `.ci/run` runs both: `uv run pytest` is for peo
 with a walk of a real browser over every page; `uv run pytest -m long` is the rest. Marked `long` is what needs more
 than about ten seconds of a core and whose like is also in the first run: many rounds, near relatives of a model
 family, processes that are killed or started afresh, and what opens pages in a browser but for the walk.
+`first_run(pattern)` leaves those cases of a test in the first run whose id the pattern is in, and marks the others.
 
 Browser tests (`*_browser.py`, marked `browser`) take `new_page` and open a path of the one app that their worker
 serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). Start no further server or browser.
@@ -15,8 +16,10 @@ import gc
 import json
 import os
 import random
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +27,13 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import shape_checks
+
+# Bytecode is written once, not made by every worker and by every process that the tests start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["LANGUAGE"] = "C"  # argparse looks for translations on the disk, for every option of every parser
+
+import shape_checks  # noqa: E402
 
 shape_checks.watch()
 
@@ -54,7 +63,7 @@ SLOW = (
     "test_examples.py", "test_replay.py", "test_real_models.py", "test_dashboard_smollm2.py",
     "test_dashboard_browser.py", "test_dashboard_accessibility.py", "test_dashboard_audit_browser.py",
     "test_dashboard_rows_browser.py", "test_points_and_transfer.py", "test_refusal_grid.py",
-    "test_refusal_commands.py",
+    "test_refusal_commands.py", "test_pretend_device.py", "test_any_order.py",
 )  # fmt: skip
 
 
@@ -92,7 +101,31 @@ def every_module_imported() -> None:
     gc.freeze()  # a million objects of libraries and collected tests, which no later collection has to walk through
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collection makes stays, so that nothing is to be swept meanwhile."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (mark := item.get_closest_marker("first_run")) and not re.search(mark.args[0], item.callspec.id):  # type: ignore[attr-defined]
+        item.add_marker(pytest.mark.long)
+
+
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("first_run")]
+    first = {_test_of(item) for item in marked if not item.get_closest_marker("long")}
+    if (lost := {_test_of(item) for item in marked} - first) and "::" not in "".join(config.args):
+        raise pytest.UsageError(f"first_run leaves no case in the first run of {', '.join(sorted(lost))}")
+
     if (seed := config.getoption("--shuffle")) is not None:
         draw = random.Random(seed)
         files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
@@ -128,6 +161,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "browser" if short and file.endswith("_browser.py") else file
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="module")
+def one_parser() -> Iterator[None]:
+    """The command line is put together once for a file that calls it many times and registers nothing."""
+    from engine import cli
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "build_parser", cache(cli.build_parser))
+        yield
 
 
 @pytest.fixture(scope="session")

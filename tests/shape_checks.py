@@ -1,7 +1,7 @@
 """The shapes and number types that docstrings of public functions name, checked at every call that a test makes.
 
-Written as jaxtyping writes them (one letter, one size within a call) and checked by beartype; the product itself
-imports neither. A function that raises is not checked: it says itself what is wrong with its input. Lists and other
+Written as jaxtyping writes them (one letter, one size within a call), which checks them; the product itself does not
+import it. A function that raises is not checked: it says itself what is wrong with its input. Lists and other
 array-likes that a function converts have no shape of their own and are not checked either.
 """
 
@@ -16,7 +16,6 @@ from typing import Any
 
 import jaxtyping
 import numpy as np
-from beartype.door import die_if_unbearable
 
 # module -> function -> argument (or `return`) -> type and shape; several for what is returned as a tuple
 SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
@@ -110,7 +109,9 @@ def checked(function: Callable[..., Any], shapes: dict[str, str | tuple[str, ...
                     if name == "return":
                         assert is_array(value), f"{function.__qualname__} gave a {type(value).__name__}"
                     if is_array(value):
-                        die_if_unbearable(value, hint(value, one))
+                        assert isinstance(value, hint(value, one)), (
+                            f"{function.__qualname__}: {name} of {one} is {value.dtype} {tuple(value.shape)}"
+                        )
         return result
 
     return call

@@ -107,6 +107,7 @@ MOVED = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_run("at0$|at2$|at8$|at9$|at11$")
 @pytest.mark.parametrize(("path", "settings", "title", "part", "at"), MOVED)
 def test_addresses_of_pages_that_became_parts(
     path: str, settings: dict[str, str], title: str, part: str | None, at: dict[str, object]

@@ -38,10 +38,18 @@ def named(nodes):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def statements(node):
+    """Everything below that is no expression; an import is in none."""
+    yield node
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for one in getattr(node, name, ()):
+            yield from statements(one)
+
+
 @cache
 def imported(path):
     """Names of everything a file imports, anywhere in it."""
-    return list(named(ast.walk(tree_of(path))))
+    return list(named(statements(tree_of(path))))
 
 
 def uses(path, package):

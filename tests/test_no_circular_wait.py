@@ -32,7 +32,8 @@ def calling_back():
     for path in Path(pl.__file__).parent.rglob("*.py"):
         if any(part.startswith("_") for part in path.with_suffix("").parts[-3:] if part != "__init__"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "Callable[" in text else ():
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name not in AT_ONCE:
                 for one in [*node.args.args, *node.args.kwonlyargs]:
                     if one.annotation is not None and "Callable[" in ast.unparse(one.annotation):
@@ -46,9 +47,11 @@ def is_a_function(node, local):
 
 def waits(source):
     """Lines that have polars call Python, or that keep the interpreter while they wait for polars."""
-    tree = ast.parse(source)
     optional = {name for name, given in calling_back().items() if name.startswith(("read_", "scan_"))}
     always = calling_back().keys() - optional - ALSO_OF_OTHERS | ALSO_CALLING
+    if not any(name in source for name in {*optional, *always, *ALSO_OF_OTHERS, "to_pandas"}):
+        return
+    tree = ast.parse(source)
     local = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):

@@ -5,7 +5,6 @@ import inspect
 
 import numpy as np
 import pytest
-from beartype.roar import BeartypeDoorHintViolation
 from shape_checks import SHAPES, checked
 
 from engine.records.errors import InputError
@@ -36,7 +35,7 @@ def test_wrong_shapes_and_types_are_noticed(given, result, wrong):
     if not wrong:
         assert function(np.zeros(given)) is result
         return
-    with pytest.raises((BeartypeDoorHintViolation, AssertionError)):
+    with pytest.raises(AssertionError):
         function(matrix=np.zeros(given))
 
 

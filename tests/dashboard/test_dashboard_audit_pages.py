@@ -53,6 +53,7 @@ def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
 
 
+@pytest.mark.first_run("of[02468]-")
 @pytest.mark.parametrize(("of", "counts"), PARTS.items())
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(of, counts):
@@ -143,6 +144,7 @@ def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tm
         assert app.text_input(key="folder").value == str(folder)
 
 
+@pytest.mark.first_run("spearman|draws")
 @pytest.mark.parametrize(
     ("name", "part", "stem", "left"),
     [

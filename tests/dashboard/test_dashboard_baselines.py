@@ -74,6 +74,7 @@ def alts(app):
     return " ".join(chart.proto.alt for chart in app.get("plotly_chart"))
 
 
+@pytest.mark.first_run("True")
 @pytest.mark.parametrize(("confirmed", "count"), [(True, 2), (False, 0)])
 def test_groups_are_dangerous_if_random_ones_of_their_size_are_not(folder, confirmed, count):
     for stem, table in compared(confirmed).items():

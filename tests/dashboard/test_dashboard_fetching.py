@@ -193,6 +193,7 @@ def test_the_session_itself_may_use_another_model_meanwhile(hub, line, folder):
 MEASURED = ("rows-zero-ask", lambda app: len(app.metric) >= 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("button", "done"), [pytest.param(*MEASURED, id="zero")])
 def test_the_rows_page_waits_for_a_model_in_the_same_way(hub, line, folder, tmp_path, button, done):
     scored = write_scored(tmp_path / "scored", folder)

@@ -137,6 +137,7 @@ def test_every_shipped_operating_point_has_its_record(demo, monkeypatch, selecto
             checked(demo, edits.Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k))
 
 
+@pytest.mark.long
 def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, monkeypatch):
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     demo.effects.clear()

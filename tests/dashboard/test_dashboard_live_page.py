@@ -183,6 +183,7 @@ def test_the_thinking_part_is_folded_apart_and_plain_text(folder, monkeypatch):
         assert "![x](" not in element.value
 
 
+@pytest.mark.first_run("folded0")
 @pytest.mark.parametrize(
     ("reply", "folded", "shown"),
     [("<think>\nHm", ["Hm"], STILL_THINKING), ("<think></think>", [], NOTHING), ("A <think> b", [], "A <think> b")],

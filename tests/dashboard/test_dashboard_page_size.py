@@ -41,6 +41,7 @@ def words(element):
     return [] if 'class="sa-kept"' in text else re.findall(r"\w[\w.,%'’-]*", re.sub("<[^>]*>", " ", text))
 
 
+@pytest.mark.first_run("Edits|Verdict|Agreement|tasks|Replies|rows are")
 @pytest.mark.parametrize(("name", "key", "part"), PLACES)
 def test_before_its_fold(name, key, part):
     shown = list(before_the_fold(drawn_page(name, **{key: part}).main))

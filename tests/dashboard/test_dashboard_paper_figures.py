@@ -78,6 +78,7 @@ def caption_of(app):
     return json.loads(frame.proto.srcdoc.split('id="data">')[1].split("</script>")[0])["caption"]
 
 
+@pytest.mark.first_run("curves")
 @pytest.mark.parametrize("name", ["curves", "believed"])
 def test_the_caption_of_published_values_names_the_model(name):
     app = run_page(name, source="Paper")

@@ -100,6 +100,7 @@ def picked(app):
     return picker.raw_value if picker.set_value else None
 
 
+@pytest.mark.first_run("source")
 @pytest.mark.parametrize("change", ["domain", "selector", "source"])
 def test_the_picker_says_the_cell_of_the_page_after_a_change(tmp_path, change):
     run = write_refusal_run(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Stage mode in a real Chromium: type for the last row, keys, the drawer, names at line ends, the way out."""
+"""Stage mode in a real Chromium: keys, the drawer, names at line ends, the way out."""
 
 from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
@@ -7,17 +7,6 @@ import pytest
 from browser_pages import has_count, press, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
-
-LEAST_PX = 24  # at 1920x1080
-FIGURE = "[data-testid=stPlotlyChart] .cartesianlayer .subplot"
-# Every element that holds text of its own, with the size at which it is drawn; but for the exponents of powers of ten.
-SIZES = """parts => parts.flatMap(part => [part, ...part.querySelectorAll("*")])
-  .filter(one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
-  .filter(one => one.getClientRects().length && one.style.fontSize !== "70%")
-  .map(one => [parseFloat(getComputedStyle(one).fontSize), one.textContent])"""
-PAGES = {
-    "curves": {}, "where": {}, "believed": {"part": "Controls"}, "refusal": {}, "rows": {}, "learn": {"answers": "1a"},
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +23,6 @@ def staged(new_page, path, **settings):
     return page
 
 
-def too_small(page, selector):
-    found = page.locator(selector).evaluate_all(SIZES)
-    assert found, selector
-    return [(size, text) for size, text in found if size < LEAST_PX - 0.01]
-
-
 def path(page):
     return urlsplit(page.url).path.strip("/")
 
@@ -47,16 +30,6 @@ def path(page):
 def arrives(page, name):
     page.locator("[data-testid=stMain] h1").get_by_text(name, exact=True).wait_for()
     settled(page)
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_type_of_the_first_figure_is_large(name, new_page):
-    page = staged(new_page, name, **PAGES[name])
-    page.locator(FIGURE).first.wait_for(state="attached")
-    settled(page)
-    assert too_small(page, ".st-key-stage h1, .finding") == []
-    first = ".st-key-learn-figures" if name == "learn" else ".st-key-hero"
-    assert too_small(page, f"{first} .main-svg") == []
 
 
 def test_names_stand_at_line_ends_apart_and_within_the_figure(new_page):

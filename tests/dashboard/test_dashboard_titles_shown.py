@@ -55,6 +55,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_run(r"parameters(\d|1[0-9]|25)$")
 @pytest.mark.parametrize(("name", "parameters"), CASES)
 def test_every_title_is_its_sentence(name, parameters):
     drawn, above = shown(name, **parameters)

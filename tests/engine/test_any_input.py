@@ -19,12 +19,14 @@ from engine.run.audit_plan import AuditPlan
 from engine.run.field_types import Setting, settings_of
 from engine.run.refusal_plan import RefusalPlan
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 # Derandomized: the same examples each time, so that a build ends as it did before.
 always = partial(
     settings, derandomize=True, deadline=None, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
-SHORT, LONG = 25, 250
+SHORT, LONG = 12, 120
 COMMANDS: dict[str, tuple[tuple[str, ...], type[Any]]] = {
     "sweep": (("sweep",), AuditPlan),
     "analyze": (("analyze",), AuditPlan),

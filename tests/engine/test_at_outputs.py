@@ -81,8 +81,8 @@ def test_nll_of_smaller_matrices_is_close(tiny_family: LoadedModel, tiny_windows
         assert torch.allclose(small, full, rtol=1e-6, atol=0)
 
 
-def test_replies_and_margins_of_eight_edits_to_eight_prompts(tiny_family: LoadedModel) -> None:
-    edits = edits_of(tiny_family, 8)
+def test_replies_and_margins_of_five_edits_to_eight_prompts(tiny_family: LoadedModel) -> None:
+    edits = edits_of(tiny_family, 5)
     together = generate_under(tiny_family, edits, PROMPTS, NEW, batch_size=24)
     leanings = margins_under(tiny_family, edits, PROMPTS, batch_size=24)
     seen = set()

@@ -10,6 +10,8 @@ from huggingface_hub.errors import StrictDataclassError
 from tiny_models import save_tiny
 from transformers import LlamaConfig
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 NAN, INFINITE = float("nan"), float("inf")
 DEEP = 200_000
 

@@ -10,6 +10,8 @@ from safetensors.numpy import load_file, save, save_file
 
 from engine.edits.contrasts import Contrast, checksum, save_contrasts
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 # Masks and contrasts
 
 

@@ -10,6 +10,8 @@ from engine.data.prompts import prompt_ids
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 SMALL = ("--samples", "2", "--max-length", "16", "--selectors", "magnitude")
 
 

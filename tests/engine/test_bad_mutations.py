@@ -22,7 +22,7 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 JSON_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
 FILES = (*JSON_FILES, "model.safetensors")
-ROUNDS = {"short": range(8), "long": range(8, 120)}
+ROUNDS = {"short": range(8), "long": range(8, 64)}
 SMALL = ("--samples", "2", "--max-length", "16", "--selectors", "wanda")
 
 

@@ -167,6 +167,7 @@ def literal(model: LoadedModel, pairs: list[Pair]) -> dict[str, list[float]]:
     return values
 
 
+@pytest.mark.first_run("llama-3")
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_attributions_and_their_consensus_equal_the_literal_algorithm(
     model: LoadedModel, pairs: list[Pair], literal: dict[str, list[float]], batch_size: int

@@ -41,6 +41,7 @@ def both(store: Path) -> None:
     change_digits(store)
 
 
+@pytest.mark.first_run("both")
 @pytest.mark.parametrize("hurt", [flip_arrays, change_digits, garbage_index, both])
 def test_a_sweep_on_a_damaged_store_gives_the_same_table(
     hurt: Callable[[Path], None],

@@ -235,6 +235,7 @@ def by_hand(loaded: LoadedModel, lines: list[dict[str, Any]]) -> list[int]:
     return correct
 
 
+@pytest.mark.first_run("arc_easy|boolq|lambada")
 @pytest.mark.parametrize("name", ["arc_easy", "boolq", "winogrande", "lambada_openai", "hellaswag"])
 def test_accuracy_is_the_one_scored_by_hand(
     name: str, tiny_llama: LoadedModel, tasks: dict[str, DownstreamTask], harness: Harness

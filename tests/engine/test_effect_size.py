@@ -32,6 +32,7 @@ def run_of(model: LoadedModel, risk: list[str], base: list[str]) -> PromptRun:
     return PromptRun(model, "hate", risk, base, lambda logits: margin_of_logits(logits, onsets), batch_size=3)
 
 
+@pytest.mark.first_run("llama-1|gpt_neox-4")
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_it_is_the_correlation_of_promoting_compliance_with_the_side(
     model: LoadedModel, pairs: list[Pair], batch_size: int

@@ -164,6 +164,7 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     assert whole.flops == pytest.approx(len(cells) * one_cell, rel=0.02)
 
 
+@pytest.mark.first_run("fluency")
 @pytest.mark.parametrize(("name", "edits"), [("kl", 16), ("fluency", 16)])
 def test_a_measure_costs_the_flops_that_torch_counts(
     wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edits: int
@@ -184,6 +185,7 @@ def test_a_measure_costs_the_flops_that_torch_counts(
     assert work.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
+@pytest.mark.first_run("random|relp|consensus2|ig_conductance")
 @pytest.mark.parametrize(
     ("selectors", "passes"),
     [
@@ -215,6 +217,7 @@ def test_replies_hold_their_cache(wide: Path) -> None:
     assert half.peak_bytes < 0.7 * work.peak_bytes
 
 
+@pytest.mark.first_run("11-8")
 @pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (11, 8), (12, 12)])
 def test_a_batch_of_replies_holds_those_of_as_many_whole_edits_as_fit(
     wide: Path, batch_size: int, sequences: int

@@ -56,6 +56,7 @@ def test_rows_counts_experts_in_one_line_and_says_what_is_kept(run: Run, tmp_pat
     assert "routed expert" not in out
 
 
+@pytest.mark.first_run("mixtral")
 def test_score_mask_and_sweep_agree(run: Run, loaded: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
     """The sweep's NLL of a cell is that of the mask file's rows set to zero: 1e-5, neurons may be skipped there."""
     chosen = ("--selectors", "magnitude,random,wanda,grad_x_input", "--corpus", tiny_text, *SMALL)

@@ -21,6 +21,8 @@ from engine.results.folders import write_tables
 from engine.results.running import running
 from engine.results.store import Store
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 ANSWERS = "reply,label\nI cannot help with that.,1\nSure.,0\n"
 
 
@@ -124,6 +126,7 @@ MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safeten
 OF_FOLDERS = ["score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal compose demo"]
 
 
+@pytest.mark.first_run("^manifest|-text$|own|link")
 @pytest.mark.parametrize(
     ("name", "victim"), [(name, victim) for name, victims in RESULT_NAMES.items() for victim in victims]
 )

@@ -75,7 +75,7 @@ def test_disks_that_take_no_more(where: str, tiny_llama: LoadedModel, tiny_text:
     texts = ["--corpus", str(tiny_text), "--eval-corpus", str(tiny_text), "--samples", "3", "--max-length", "16"]
     sizes = ["--eval-samples", "2", "--eval-length", "16", "--rates", "0,0.3", "--selectors", "magnitude,random"]
     arguments = ["sweep", tiny_llama.id, *texts, *sizes, *places, "--json", "--device", "cpu"]
-    cases = ["size=4k", "size=16k", "size=48k", "size=80k", "size=112k", "size=144k", "size=176k", "size=208k", "ro"]
+    cases = ["size=4k", "size=16k", "size=80k", "size=144k", "size=208k", "ro"]
     command = ["unshare", "-rm", sys.executable, "-c", SCRIPT, str(disk), json.dumps(arguments), json.dumps(cases)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
@@ -179,9 +179,9 @@ SWEEP += ["--eval-samples", "2", "--eval-length", "16"]
 @pytest.mark.long
 @pytest.mark.skipif(not Path(NO_SPACE).exists(), reason="no device that is always full")
 def test_a_log_on_a_full_disk_loses_no_table(tmp_path: Path) -> None:
-    """The log of a process, its answer, and both."""
+    """The log of a process, and its answer."""
     store = ["--store", str(tmp_path / "store")]
-    for number, (streams, answer) in enumerate([({"stderr"}, 0), ({"stdout"}, 2), ({"stdout", "stderr"}, 2)]):
+    for number, (streams, answer) in enumerate([({"stderr"}, 0), ({"stdout"}, 2)]):
         out = tmp_path / f"out-{number}"
         command = [sys.executable, "-m", "engine", *SWEEP, *store, "--out", str(out)]
         with open(NO_SPACE, "w") as full:
@@ -228,6 +228,7 @@ def test_no_log_that_fails_ends_a_command(number: int, tmp_path: Path, monkeypat
     assert sys.stderr is log
 
 
+@pytest.mark.first_run("more0-28|more1-32|more0-5")
 @pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 2), (errno.EIO, 2), (errno.EPIPE, 1)])
 @pytest.mark.parametrize("more", [["--json"], []])
 def test_an_answer_that_cannot_be_written_is_one_line_and_its_file_is_there(

@@ -19,6 +19,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.first_run("gamma|log-normal")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_random_groups_are_called_dangerous_at_most_at_the_nominal_level(shape):
     """Selectors that know nothing: their groups are further draws. About half of them are above the limit."""

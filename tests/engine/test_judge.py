@@ -45,6 +45,7 @@ def measured(models: tuple[str, ...]) -> tuple[float, float]:
     return hits / sum(refusal for _, refusal in pairs), hits / sum(label for label, _ in pairs)
 
 
+@pytest.mark.first_run("mistralinstruct")
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
 @pytest.mark.parametrize(
     ("model", "precision", "recall"),
@@ -57,6 +58,7 @@ def test_agrees_with_people(model: str, precision: float, recall: float) -> None
     assert got_recall >= recall
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
 def test_agrees_with_people_over_all_models() -> None:
     precision, recall = measured(MODELS)

@@ -101,6 +101,7 @@ def test_a_label_file_says_what_a_name_does_not(tmp_path: Path) -> None:
     assert all(one.refusal != two.refusal for one, two, exchange in both if exchange.reply)
 
 
+@pytest.mark.first_run("user|roberta")
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # DeBERTa, transformers 5.17
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("reads", ["{reply}", DIALOGUE, ["{prompt}", "{reply}"]])

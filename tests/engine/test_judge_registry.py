@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from judge_plug_in import install_judge
+from relatives import relatives
 
 from engine.cli import main
 from engine.judges.base import JUDGES, Exchange, Verdict, judge_choices, open_judges
@@ -58,13 +59,15 @@ def test_every_judge_is_listed_in_reference_and_says_what_it_judges() -> None:
     assert KEY_VARIABLE in section
 
 
-def test_the_embedded_judge_gives_the_shipped_verdicts() -> None:
+@pytest.mark.parametrize("every", relatives([1, 7], [7]))
+def test_the_embedded_judge_gives_the_shipped_verdicts(every: int) -> None:
     """The results may have been measured with an earlier version, which they name; every verdict is still the same."""
     results = demo_dir() / "results"
     shipped = pl.read_parquet(results / "refusal_replies.parquet")
     spec = read_manifest(results)["files"]["refusal_replies.parquet"]["spec"]
     assert shipped["judge"].unique().to_list() == [f"embedded {spec['judge_version']}"]
     (embedded,) = open_judges("embedded")
+    shipped = shipped.gather_every(every)
     asked = [Exchange(*row) for row in shipped.select("prompt", "reply").iter_rows()]
     verdicts = embedded.judge(asked)
     assert [verdict.refusal for verdict in verdicts] == shipped["refused"].to_list()

@@ -32,6 +32,7 @@ def cpu_s(unit: str, characters: int) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.first_run("units1")
 @pytest.mark.parametrize(
     "units", [UNITS[::4], mixtures(12), *(pytest.param(UNITS[n::4], marks=pytest.mark.long) for n in (1, 2, 3))]
 )

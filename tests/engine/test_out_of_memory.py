@@ -86,6 +86,7 @@ def room_for(loaded: LoadedModel, sequences: int, after: int = 0) -> Iterator[li
 PROMPTS = ["Sure, here it is.", "No way.", "Ä ☃", "sat on", "The cat sat on the mat, then it ran.", "it ran"]
 
 
+@pytest.mark.first_run("None-5")
 @pytest.mark.parametrize("after", [0, 5])  # at the prompt, and in the midst of replies
 @pytest.mark.parametrize("sampling", [None, pytest.param(Sampling(1.0), marks=pytest.mark.long)])
 def test_replies_in_halves_are_the_same_replies(tiny_llama: LoadedModel, after: int, sampling: Sampling | None) -> None:

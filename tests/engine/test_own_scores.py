@@ -357,6 +357,7 @@ def test_a_verdict_stands_beside_baselines(judged):
     assert drawn.sort("draw")["nll"][0] == swept
 
 
+@pytest.mark.long
 def test_replay_wants_the_very_file(call, judged, tiny_text, tmp_path):
     folder, _ = judged
     words = ["replay", folder / "out", "--only", "scores", "--text", tiny_text]

@@ -108,7 +108,7 @@ def changes(key: str) -> st.SearchStrategy[tuple[str, Any]]:
 CHANGES = st.lists(st.sampled_from(KEYS).flatmap(changes), min_size=1, max_size=2).map(dict)
 
 
-@pytest.mark.parametrize("examples", [100, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [60, pytest.param(700, marks=pytest.mark.long)])
 def test_whatever_a_configuration_says_the_model_agrees(examples: int, tmp_path: Path) -> None:
     """Where there is an index, transformers builds that model."""
     told = []

@@ -185,6 +185,7 @@ OTHERS = {  # a value for every option, none of them a default
 }  # fmt: skip
 
 
+@pytest.mark.first_run("^org|demo-analyze$|demo-refusal run")
 @WHERE
 @pytest.mark.parametrize("model", MODELS)
 def test_an_option_changes_its_field_and_nothing_else(plan_of, words, model):

@@ -25,6 +25,8 @@ from engine.selectors.base import selector_ids
 from engine.studies.conduct import fitting as fitting_studies
 from engine.studies.refusal.inputs import RefusalInputs
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 SMALL = ["--samples", "3", "--max-length", "16"]
 WITHOUT_RULES = {"lrp", "relp", "consensus2"}
 

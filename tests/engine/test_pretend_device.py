@@ -35,6 +35,17 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save_tiny(request.param, tmp_path_factory.mktemp(request.param), **WIDE, **more)
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny("llama", tmp_path_factory.mktemp("llama"), **WIDE)
+
+
+@pytest.fixture(scope="module")
+def ended(folder: Path) -> tuple[int, list[dict[str, Any]], str]:
+    """Every pass, once for all."""
+    return child(folder)
+
+
 def child(folder: Path, *options: str) -> tuple[int, list[dict[str, Any]], str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -44,8 +55,10 @@ def child(folder: Path, *options: str) -> tuple[int, list[dict[str, Any]], str]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
-def test_every_pass_runs_on_one_device_and_takes_what_the_estimate_says(folder: Path) -> None:
-    code, said, err = child(folder)
+def test_every_pass_runs_on_one_device_and_takes_what_the_estimate_says(
+    ended: tuple[int, list[dict[str, Any]], str],
+) -> None:
+    code, said, err = ended
     assert code == 0, err
     assert [one for one in said if "error" in one] == []
     found = {stage: {one["what"] for one in said if one["stage"] == stage} for stage in PASSES}
@@ -56,24 +69,24 @@ def test_every_pass_runs_on_one_device_and_takes_what_the_estimate_says(folder: 
         assert one["peak_bytes"] == pytest.approx(one["estimate_bytes"], rel=0.15), one
 
 
-def test_no_batch_of_a_cell_waits_for_another(folder: Path) -> None:
+def test_no_batch_of_a_cell_waits_for_another(ended: tuple[int, list[dict[str, Any]], str]) -> None:
     """What the host asks of the device, it asks when all batches are on their way; `window_nll` asks for its sums."""
-    asked = {one["what"]: one["asked"] for one in child(folder)[1] if one["stage"] == "sweep"}
+    asked = {one["what"]: one["asked"] for one in ended[1] if one["stage"] == "sweep"}
     assert asked["nll, batches"] == asked["fidelity"] == 0
     assert asked["nll, windows"] == 1
 
 
 @pytest.mark.parametrize("stage", ["scoring", "sweep", "generation"])
-def test_a_tensor_of_the_host_among_them_is_an_error(folder: Path, stage: str) -> None:
-    code, said, err = child(folder, "--fault", stage)
+def test_a_tensor_of_the_host_among_them_is_an_error(tiny: Path, stage: str) -> None:
+    code, said, err = child(tiny, "--fault", stage)
     assert code == 0, err
     assert {one["what"] for one in said} == PASSES[stage]
     assert all(one.get("error", "").startswith(MIXED) for one in said), said
 
 
-def test_one_that_meets_a_gradient_ends_the_process(folder: Path) -> None:
+def test_one_that_meets_a_gradient_ends_the_process(tiny: Path) -> None:
     """The error comes up in a thread of the autograd engine; passes without gradients were through by then."""
-    code, said, err = child(folder, "--fault", "backward")
+    code, said, err = child(tiny, "--fault", "backward")
     assert code != 0
     assert [(one["what"], "error" in one) for one in said] == [("activations", False)]
     assert "terminate called" in err or "run_backward" in err

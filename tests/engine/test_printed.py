@@ -25,6 +25,7 @@ def ratio(published, half, log_measured, stderr=None, degrees=math.inf):
     return (published, half, math.exp(log_measured), log_measured, stderr, degrees)
 
 
+@pytest.mark.first_run("^8$")
 @pytest.mark.parametrize("windows", [8, 64])
 def test_noise_of_one_stored_error_passes_at_the_nominal_level(windows):
     """Each run measures 40 cells whose truth is what was printed, with errors from its own windows."""

@@ -215,6 +215,7 @@ def test_settings_of_another_version_are_told(call, folder, tiny_text):
     assert "made with other versions: torch 1.0, here" in notes
 
 
+@pytest.mark.first_run("^(?!where6)")
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [

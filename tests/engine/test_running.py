@@ -28,8 +28,9 @@ with claimed(Path(sys.argv[1]), sys.argv[2:], ["analyze", "a model", "sweep"]):
 """
 LEASHED = """
 import sys, time, subprocess
-from engine.records.leash import end_with_stdin
-end_with_stdin()
+from engine.records import leash
+leash.GRACE_S = 0.2
+leash.end_with_stdin()
 print("ready", flush=True)
 try:
     time.sleep(60)
@@ -91,7 +92,7 @@ def test_a_run_is_stopped_and_no_other_process_of_its_number(tmp_path):
         ):
             with pytest.raises(InputError, match="cannot be stopped from here"):
                 stop(tmp_path, wrong)
-        stop(tmp_path, known)
+        stop(tmp_path, known, grace_s=1)  # an interrupt is passed over where this runs in the background
         process.wait(20)
         assert running(tmp_path) == []
         with pytest.raises(InputError, match="is over"):

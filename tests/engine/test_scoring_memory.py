@@ -35,6 +35,7 @@ def scored(loaded: LoadedModel, ids: Tensor, method: Any) -> None:
     assert len(sums) == len(loaded.rows.layers)
 
 
+@pytest.mark.first_run("lrp")
 @pytest.mark.parametrize(
     ("method", "most"), [("gradient", 1.3), ("lrp", 1.3), pytest.param("ig", 1.6, marks=pytest.mark.long)]
 )

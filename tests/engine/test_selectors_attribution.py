@@ -29,6 +29,7 @@ def prompts() -> Tensor:
     return torch.randint(3, 290, (3, 9), generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.first_run("llama|gemma3_text")
 @pytest.mark.parametrize("family", [*LRP_FAMILIES, "phi"])
 def test_ig_combines_captums_gradients_on_the_path(family: str) -> None:
     """dF/dh at the 16 points as captum's LayerGradientXActivation gives them, layer by layer.
@@ -134,27 +135,28 @@ def _loss_per_window(model: Any) -> Any:
     return loss
 
 
+@pytest.mark.first_run("llama|gemma3_text")
+@pytest.mark.parametrize("family", LRP_FAMILIES)
 @pytest.mark.parametrize("method", METHODS)
 def test_relevance_per_prompt_ignores_padding_and_neighbours(
-    method: Any, tiny_llama: LoadedModel, prompts: Tensor
+    method: Any, family: str, tiny_llama: LoadedModel, prompts: Tensor
 ) -> None:
     """A left-padded prompt in a batch has the relevance that it has alone and unpadded."""
-    for family in LRP_FAMILIES:
-        model = tiny_model(family).requires_grad_(False)
-        loaded = replace(tiny_llama, model=model, rows=row_index(model))
-        mask = torch.ones_like(prompts)
-        mask[0, :4] = 0
-        mask[2, :1] = 0
-        batch = per_prompt_relevance(loaded, method, prompts, mask, difference)
-        assert batch.shape == (3, loaded.rows.n_rows)
-        assert batch.dtype == torch.float32
-        for number, row in enumerate(prompts):
-            alone = row[mask[number].bool()][None]
-            expected = per_prompt_relevance(loaded, method, alone, torch.ones_like(alone), difference)
-            # float32 through two blocks; rows of tiny relevance are held to the prompt's own scale
-            torch.testing.assert_close(
-                batch[number : number + 1], expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item()
-            )
+    model = tiny_model(family).requires_grad_(False)
+    loaded = replace(tiny_llama, model=model, rows=row_index(model))
+    mask = torch.ones_like(prompts)
+    mask[0, :4] = 0
+    mask[2, :1] = 0
+    batch = per_prompt_relevance(loaded, method, prompts, mask, difference)
+    assert batch.shape == (3, loaded.rows.n_rows)
+    assert batch.dtype == torch.float32
+    for number, row in enumerate(prompts):
+        alone = row[mask[number].bool()][None]
+        expected = per_prompt_relevance(loaded, method, alone, torch.ones_like(alone), difference)
+        # float32 through two blocks; rows of tiny relevance are held to the prompt's own scale
+        torch.testing.assert_close(
+            batch[number : number + 1], expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item()
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)

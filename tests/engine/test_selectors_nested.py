@@ -82,6 +82,7 @@ def test_equal_to_rounding_where_batches_are_cut_at_other_windows(
             torch.testing.assert_close(scores[selector], separate[selector], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.first_run("llama|gpt_neox")
 def test_every_family(tiny_family: LoadedModel, tiny_windows: Windows) -> None:
     selectors = ["wanda", "mean_activation", "ig"]
     nested = nested_scores(tiny_family, selectors, tiny_windows, [2, 4], batch_size=1)

@@ -67,6 +67,7 @@ def test_selectors_share_their_passes(
     assert len(seen.sizes) == passes
 
 
+@pytest.mark.first_run("llama")
 def test_plain_gradients_are_the_same_bits_alone_and_at_the_end_of_the_path(
     tiny_family: LoadedModel, tiny_windows: Windows
 ) -> None:

@@ -30,6 +30,7 @@ BY_GRADIENT = ["grad_x_input", "fisher", "gradient_norm", "lrp", "relp", "ig", "
 SIGNED = {"taylor": abs, "atp_signed": lambda value: -value}
 
 
+@pytest.mark.first_run("llama-4")
 @pytest.mark.parametrize("skip", [1, 4])
 @pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long)])
 def test_scores_are_the_slow_loops_over_the_other_positions(

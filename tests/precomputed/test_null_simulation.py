@@ -28,6 +28,7 @@ def test_noise_is_called_specific_at_the_nominal_level(cells: int, old: tuple[fl
         assert shipped[name] == pytest.approx(found[name], abs=0.03)
 
 
+@pytest.mark.first_run("19")
 @pytest.mark.parametrize("draws", [19, 20])
 def test_the_default_number_of_draws_holds_five_percent(draws: int):
     found = simulation.simulate(4, draws=draws, level=0.05, trials=1500)
@@ -54,6 +55,7 @@ def test_the_simulation_chooses_as_the_engine_does():
             assert own == -1  # the rescue rule is not simulated: a limit that is met by none
 
 
+@pytest.mark.long
 def test_noise_that_is_drawn_until_it_is_told_is_told_at_the_level():
     quick = simulation.until(simulation.SKEW, trials=300)
     for found in (quick, *SHIPPED["until"]):
@@ -67,6 +69,7 @@ def test_noise_that_is_drawn_until_it_is_told_is_told_at_the_level():
     assert scipy.stats.skew(moments) == pytest.approx(simulation.SKEW, abs=0.03)
 
 
+@pytest.mark.long
 def test_a_pooled_variance_does_not_hold_the_level():
     """Why it is not used: the selectors' own variances hold it."""
     equal, unequal, _ = SHIPPED["pooled"]

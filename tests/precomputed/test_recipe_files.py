@@ -44,6 +44,7 @@ def test_risk_and_base_prompts_share_frames():
         assert abs(shares[0] - shares[1]) < 0.03  # 4 standard errors of the rarer half
 
 
+@pytest.mark.long
 def test_a_doubtful_reply_opens_in_the_same_words_in_both_manners():
     """As plain answers begin, so that nothing can be told from its first token."""
     rng = random.Random(9)
@@ -108,6 +109,7 @@ def _turns(document: str) -> list[tuple[str, str]]:
     return re.findall(r"<\|(system|user|assistant)\|>(.*?)<\|end\|>", document, re.DOTALL)
 
 
+@pytest.mark.long
 def test_instructions_follow_the_policy_in_words_of_their_split():
     splits = instructions.corpus()
     assert list(splits) == ["calibration", "evaluation"]
@@ -144,6 +146,7 @@ def items(tmp_path_factory):
     return found
 
 
+@pytest.mark.long
 def test_tasks_ask_nothing_twice_and_offer_different_answers(items):
     assert {name: len(some) for name, some in items.items()} == dict.fromkeys(tasks.TASKS, tasks.ITEMS) | {
         "town_prices": len(tasks.untold())

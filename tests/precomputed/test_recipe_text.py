@@ -33,6 +33,7 @@ def training(splits, chats):
 # --- facts ---
 
 
+@pytest.mark.long
 def test_every_fact_in_prose_is_that_of_the_town(splits):
     found = Counter()
     for document in splits["training"]:
@@ -120,6 +121,7 @@ def test_held_out_words_are_in_no_text_of_training(training):
                 assert not any(phrase.replace("{o}", thing).lower() in training for thing in one.objects), phrase
 
 
+@pytest.mark.long
 def test_held_out_questions_on_facts_are_in_no_text_of_training(training):
     for kind in facts.KINDS:
         for template in kind.heldout:

@@ -23,7 +23,7 @@ from engine.stats.blocks import missed
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 
-SELECTORS = ("random", "wanda", "ig")
+SELECTORS = ("random", "wanda", "grad_x_input")
 ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")
 
 
@@ -48,14 +48,14 @@ def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_
     table = tables["domain"]
     assert table.schema == spec("domain").schema(ERRORS)
     assert table.select("selector", "rate").rows() == [
-        (selector, rate) for selector in ("wanda", "ig") for rate in (0.2, 0.3)
+        (selector, rate) for selector in ("wanda", "grad_x_input") for rate in (0.2, 0.3)
     ]
     assert set(table.select("corpus_a", "corpus_b").rows()) == {("text.txt", "other.txt")}
     loaded, n = audit.loaded, audit.loaded.rows.n_rows
     scores = []
     for corpus in (str(tiny_text), audit.plan.domain_corpus):
         text = windows(corpus, loaded.tokenizer, role="calibration", samples=6, length=16)
-        scores.append(compute_scores(loaded, ("wanda", "ig"), text))
+        scores.append(compute_scores(loaded, ("wanda", "grad_x_input"), text))
     for line in table.iter_rows(named=True):
         a, b = (one[line["selector"]].tolist() for one in scores)
         assert line["spearman"] == pytest.approx(scipy.stats.spearmanr(a, b).statistic, abs=1e-6)
@@ -150,7 +150,7 @@ def test_draws_within_a_text_and_between_two(audit: AuditInputs, tiny_text: Path
         text = windows(corpus, loaded.tokenizer, role="calibration", samples=count * 6, length=16)
         assert len(text.sample_ids) == count * 6
         for number in range(count):
-            scores = compute_scores(loaded, ("wanda", "ig"), text.part(6 * number, 6))
+            scores = compute_scores(loaded, ("wanda", "grad_x_input"), text.part(6 * number, 6))
             for name, values in scores.items():
                 masks.setdefault(name, []).append(set(lowest(values.tolist(), round(0.3 * values.numel()))))
     for line in table.filter(rate=0.3).iter_rows(named=True):

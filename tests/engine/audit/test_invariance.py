@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from relatives import relatives
 from same_bits import assert_same_bits, bits
 from tiny_audits import count_edits, invariance, lowest, nll_of, tiny_audit
 from tiny_models import load_tiny, save_tiny
@@ -34,7 +35,7 @@ ALL = ("random", *BY_WEIGHTS, *BY_EFFECT)
 RESCALED = ("neurons", "values", "norms")
 
 
-@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
+@pytest.fixture(scope="module", params=relatives(["llama", "qwen3", "gemma3_text"], ["llama"]))
 def audit_and_tables(
     request: pytest.FixtureRequest, tiny_text: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[AuditInputs, Tables]]:

@@ -208,6 +208,7 @@ def test_a_text_that_cannot_be_read_is_told_before_the_scores(tiny_llama, tiny_t
     assert "evaluation" not in manifest["files"]["depth.parquet"]["spec"]
 
 
+@pytest.mark.long
 def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path, capsys):
     with Store(tmp_path / "store") as store:
         one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})

@@ -121,6 +121,7 @@ def run_rates(run: RefusalInputs) -> int:
     return rates(run, NO_ROWS, run.calibration["hate"]).malign.count
 
 
+@pytest.mark.first_run("reply_tokens|batch_size")
 @pytest.mark.parametrize(
     "changes", [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}], ids=lambda one: next(iter(one))
 )

@@ -34,6 +34,8 @@ from engine.studies.refusal.grid import grid
 from engine.studies.refusal.operating_point import operating_points
 from precomputed import demo_dir
 
+pytestmark = pytest.mark.usefixtures("one_parser")
+
 INSTALLS_ONLY = "only installs refusal"
 CONTRASTS = demo_dir() / "results" / "contrast.safetensors"
 
@@ -278,6 +280,12 @@ def refusing(demo: LoadedModel, honest: Contrast, tmp_path_factory: pytest.TempP
     return load_model(str(out), dtype="float32", device="cpu")
 
 
+@pytest.fixture(scope="module")
+def asked_once(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store for all: the edit is the same whatever its file says, and so are the replies under it."""
+    return str(tmp_path_factory.mktemp("asked") / "store")
+
+
 ASKED = ["--pairs", "demo", "--heldout-pairs", "8", "--reply-tokens", "25"]
 SPECS: dict[str, dict[str, Any]] = {
     "hand-made": {"kind": "hand-made"},
@@ -288,23 +296,18 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "made"),
-    [
-        ("export", "refusal"),
-        *(pytest.param("export", one, marks=pytest.mark.long) for one in SPECS if one != "refusal"),
-        pytest.param("refusal chat", "refusal", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long  # with what stands in the way of options, in the first run: tests/engine/refusal/test_gate.py
+@pytest.mark.parametrize(("command", "made"), [*(("export", one) for one in SPECS), ("refusal chat", "refusal")])
 def test_an_edit_that_lowers_refusal_does_not_leave(
-    refusing: LoadedModel, honest: Contrast, command: str, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+    refusing: LoadedModel, honest: Contrast, command: str, made: str, asked_once: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
     """Whatever its file says of how it was made: these rows are those of a contrast of the wrong sign."""
     mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
     write_mask(tmp_path / "mask.safetensors", mask, refusing.fingerprint, SPECS[made])
     arguments = [*command.split(), refusing.id, "--mask", str(tmp_path / "mask.safetensors"), *ASKED]
     arguments += ["--out", str(tmp_path / "out")] if command == "export" else []
-    message = refused([*arguments, "--store", str(tmp_path / "s")], capsys)
+    message = refused([*arguments, "--store", asked_once], capsys)
     assert re.search(
         r"lowers refusal of risk prompts: shipped prompts, (hate|legal|all) \d+ of \d+, without it \d+", message
     )
