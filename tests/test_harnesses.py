@@ -92,7 +92,7 @@ def test_a_process_dies_before_the_write_or_at_the_moment_that_was_asked_for(tmp
 def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent / "dashboard")
     pages = ("", "curves", "refusal", "live")
-    figures = load.run_load(0.5, sessions=6, editing=2, think_s=0.001, vanishing=2, pages=pages, reloads=0.9)
+    figures = load.run_load(1.0, sessions=8, editing=2, think_s=0.001, vanishing=2, pages=pages, reloads=0.9)
     assert (figures.failed, figures.mixed, figures.log) == ([], [], [])
     assert figures.well
     assert len(figures.freed_s) == 2
