@@ -47,7 +47,7 @@ def sufficiency(
     above_zero = {rate: clear(_gaps(gap, rate, judged, draw_sweep), 1, limits.level) for rate in rates}
     findings = {}
     for name in selectors:
-        numbers = _numbers(name, gap, dense_nll, limits)
+        numbers, counted = _numbers(name, gap, dense_nll, limits)
         if name == BASELINE:
             findings[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
             continue
@@ -57,23 +57,28 @@ def sufficiency(
             for rate, values in log_gaps.items()
             if not (above_zero[rate].get(name, False) and min(values) >= limits.log_gap)  # of any seed
         }
-        findings[name] = _finding(numbers, below_random[name], too_small, limits)
+        findings[name] = _finding(numbers, counted, below_random[name], too_small, limits)
     return findings
 
 
-def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> Numbers:
+def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> tuple[Numbers, str]:
+    """With the log gap that counts, in words."""
     at_rate = gap.filter(selector=selector, rate=limits.rate)
     lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
     most = float(gap["ceiling"][0]) - dense_nll
     worst = min(chance - dense_nll, most)
     damage = min(lerf - dense_nll, most) / worst if worst > 0 else None
-    return Numbers(log_gap, lerf, chance, dense_nll, damage)
+    counted = statistics.fmean(at_rate["counted_gap"])
+    less = ", with losses counted up to where the model is destroyed" if abs(counted - log_gap) > 1e-9 else ""
+    return Numbers(log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}"
 
 
-def _finding(numbers: Numbers, below_random: bool, too_small: dict[float, float], limits: Thresholds) -> Finding:
-    """too_small: rate -> log gap, where it is not clearly above zero or not large enough."""
-    log_gap, lerf, chance, _, damage = numbers
+def _finding(
+    numbers: Numbers, counted: str, below_random: bool, too_small: dict[float, float], limits: Thresholds
+) -> Finding:
+    """counted: of `_numbers`; too_small: rate -> log gap, where it is not clearly above zero or not large enough."""
+    _, lerf, chance, _, damage = numbers
     at, against = f"at {limits.rate:.0%}", []
     if not below_random:
         against.append(
@@ -86,8 +91,8 @@ def _finding(numbers: Numbers, below_random: bool, too_small: dict[float, float]
         against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal, close to chance")
     if limits.rate in too_small:
         against.append(
-            f"the log gap {at} is not clearly above zero ({log_gap:+.3g} nats, asked for at least {limits.log_gap:g} "
-            f"and p at most {limits.level:g} after Holm)"
+            f"the log gap {at} is not clearly above zero ({counted}; asked for: at least {limits.log_gap:g} and p at "
+            f"most {limits.level:g} after Holm)"
         )
     if against or damage is None:
         return Finding("not", numbers, tuple(against))
@@ -97,7 +102,7 @@ def _finding(numbers: Numbers, below_random: bool, too_small: dict[float, float]
         f"LeRF {at} is below every random ranking ({lerf:.3g} against {chance:.3g} nats per token)",
         f"it does {damage:.1%} of the damage of random removal"
         + ("" if small else f", more than {limits.faithful_damage:.0%}"),
-        f"the log gap {at} is {log_gap:+.3g} nats, "
+        f"the log gap {at} is {counted}, "
         + (f"too small at some rates ({some_rates})" if too_small else "and large enough at every rate"),
     )
     return Finding(SUFFICIENT if small and not too_small else "partly", numbers, reasons)

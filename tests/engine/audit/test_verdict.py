@@ -150,7 +150,7 @@ def test_validity(seed: Any, expected: str, reason: str, random_first: bool) -> 
     ("seed", "ceiling", "expected", "reason"),
     [
         (flat(2.45, 3.0), 3.5, "faithful", "it does 30.0% of the damage"),  # of 1.5, not of 2.0
-        (flat(2.6, 3.0), 3.5, "not", "the log gap at 30% is not clearly above zero"),  # .9 of it counts
+        (flat(2.6, 3.0), 3.5, "not", "above zero (+0.9 nats, with losses counted up to where the model is destroyed;"),
         (flat(2.4, 0.9), 3.0, "not", "the log gap at 30% is not clearly above zero"),
         (flat(3.1, 3.0), 3.0, "not", "is not clearly below every random ranking"),  # both destroyed
         (({0.1: 2.1, 0.3: 2.4, 0.5: 3.2}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.3}), 3.0, "not", "log gap at 30%"),
