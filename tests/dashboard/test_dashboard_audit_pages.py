@@ -191,6 +191,8 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
     assert ("does not open on it" in told) != able
     app.selectbox(key="source").set_value("Shipped model").run()
     assert not warnings_of(app)
+    good = "lowest scores go first; a good selector stays high"
+    assert any(good in block.proto.body for block in page("tasks", source="Shipped model").get("html"))
 
 
 @pytest.mark.usefixtures("full")

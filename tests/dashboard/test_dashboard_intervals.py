@@ -30,6 +30,7 @@ from dashboard.charts import (
     stability,
 )
 from dashboard.charts.formats import LN10  # fmt: skip
+from engine.stats.limits import Thresholds
 
 # Pairwise distinct values and lengths on both sides, so that a swap, a mirror or a wrong side shows.
 ENDS = ((0.41, 0.32, 0.63), (0.24, 0.21, 0.57), (0.72, 0.46, 0.86), (0.53, 0.48, 0.67), (0.35, 0.04, 0.37),
@@ -275,6 +276,23 @@ def restored() -> Drawn:
     return parts.restored(frame), wanted
 
 
+def stable_and_valid() -> Drawn:
+    """Intervals over draws, at the verdicts' rate alone; upwards what is left of 1 of the damage."""
+    places = {"lrp": (ENDS[0], 0.9), "ig": (ENDS[1], 0.4), "wanda": (BARE, 0.1)}
+    verdicts = pl.DataFrame([
+        {"selector": name, "draw_jaccard": ends[0], "damage": damage, "lerf_nll": 2.0, "validity": "not",
+         "stability": "not"} for name, (ends, damage) in places.items()
+    ])  # fmt: skip
+    draws = pl.DataFrame([
+        {"selector": name, "rate": rate, "jaccard_low": low, "jaccard_high": high}
+        for rate in (0.1, 0.3) for name, ((_, low, high), _) in places.items() if rate == 0.3 or name == "wanda"
+    ])  # fmt: skip
+    draws = pl.concat([draws, pl.DataFrame({"selector": ["wanda"], "rate": [0.5], "jaccard_low": [0.1],
+                                            "jaccard_high": [0.9]})], how="vertical_relaxed")  # fmt: skip
+    figure = stability.quadrant(verdicts, "draw_jaccard", 0.8, Thresholds(), draws)
+    return figure, [(NAMES[name], "x", 1 - damage, *ends) for name, (ends, damage) in places.items()]
+
+
 def lines_of(kind: str) -> Drawn:
     """Errors in the unit of the axis; what is null or not finite has none."""
     unit = LN10 if kind == "perplexity" else 1.0
@@ -317,7 +335,7 @@ CASES = {
     "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, VALUE),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
-    "between draws": (between_draws,), "judges": (judged_rates,),
+    "between draws": (between_draws,), "stable and valid": (stable_and_valid, VALUE), "judges": (judged_rates,),
     "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING),
     "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),

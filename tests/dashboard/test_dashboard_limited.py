@@ -90,7 +90,8 @@ def test_what_an_edit_does_is_measured_without_leaving_anything(store, monkeypat
         raise Opened
 
     monkeypatch.setattr("engine.results.store.Store", opened)
-    entry, edit = SimpleNamespace(loaded=None), SimpleNamespace(kind="refusal")
+    loaded = SimpleNamespace(weights_hash="of none", dtype="float32")
+    entry, edit = SimpleNamespace(loaded=loaded), SimpleNamespace(kind="rows")
     with pytest.raises(Opened):
         effects._measured(entry, edit, None, print)
     access.limit(False)
