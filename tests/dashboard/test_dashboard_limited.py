@@ -89,7 +89,7 @@ def test_what_an_edit_does_is_measured_without_leaving_anything(store, monkeypat
         places.append(folder)
         raise Opened
 
-    monkeypatch.setattr("engine.results.store.Store", opened)
+    monkeypatch.setattr(effects, "Store", opened)
     loaded = SimpleNamespace(weights_hash="of none", dtype="float32")
     entry, edit = SimpleNamespace(loaded=loaded), SimpleNamespace(kind="rows")
     with pytest.raises(Opened):
