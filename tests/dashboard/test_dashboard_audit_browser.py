@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 # page -> words of its first figure's description
 PAGES = {
     "where": "of the scores; bright: alike",
-    "where?part=Depth": "mean score of a selector",
+    "where?part=Depth": "which share of each block",
     "believed": "right is stable, up is valid",
     "believed?part=Controls": "each control and references",
     "tasks": "Mean over tasks",
@@ -42,7 +42,7 @@ def test_the_copied_link_opens_the_same_page(new_page):
     settled(page)
     code = page.locator("[data-testid=stCode]")
     press(page, button(page, "Export"), took=code.is_visible)
-    page.get_by_text("Model demo").wait_for()
+    page.get_by_text("Where the numbers come from:").wait_for()
     link = code.inner_text().replace("\n", "").strip()
     assert "/believed?" in link
     assert parse_qs(urlsplit(link).query) == {
@@ -71,7 +71,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     depth = page.locator(".st-key-part").get_by_role("radio", name="Depth", exact=True)
     follow(page, "Where and who")
     press(page, depth)
-    figure(page, "mean score of a selector")
+    figure(page, "which share of each block")
     more_settings(page)
     pills.first.wait_for()
     assert pills.count() > few
@@ -81,7 +81,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     follow(page, "Can it be believed")
     figure(page, "LeRF masks at 30% from disjoint")
     follow(page, "Where and who")
-    figure(page, "mean score of a selector")
+    figure(page, "which share of each block")
     more_settings(page)
     pills.first.wait_for()
     chosen = parse_qs(urlsplit(page.url).query)["selectors"]

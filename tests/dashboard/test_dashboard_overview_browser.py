@@ -33,8 +33,9 @@ def test_values_of_the_overview_can_be_saved_and_it_fits_a_phone(new_page):
     figure(page, "colours by rank within a model")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     settled(page)
-    press(page, button(page, "Export"), took=button(page, "CSV").is_visible)
-    values = download(page, button(page, "CSV"))
+    save = page.get_by_role("button", name="CSV", exact=True)  # in a menu over the page
+    press(page, button(page, "Export"), took=save.is_visible)
+    values = download(page, save)
     lines = Path(values.path()).read_text(encoding="utf-8").splitlines()
     assert lines[0] == "label,selector,nll,error,printed,destroyed,unmasked_nll"
     assert len(lines) == 1 + 4 + 35  # four selectors here, seven of five models of the paper

@@ -13,7 +13,7 @@ DRAWN = {
     "finding": ".finding h2",
     "axis": ".xtick text",
     "name at a line's end": ".annotation-text",
-    "button": "[data-testid=stMain] [data-testid=stBaseButton-secondary] p",
+    "button": ".st-key-export button p",
 }
 LOADED = "[...document.fonts].filter(face => face.family === 'Inter').map(face => face.status)"
 

@@ -22,7 +22,7 @@ WHAT = (
     "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
     "Each chip opens its evidence."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 190, 220, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 170, 120, 8
 GLOSS = {
     "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
 }  # fmt: skip
