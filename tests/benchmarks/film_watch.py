@@ -34,6 +34,7 @@ def frames(page: Page, count: int) -> Iterator[bytes]:
     """So many pictures of the stage as PNG, from no row removed to the last measured rate."""
     stage = page.locator(".watch")
     last = page.evaluate(f"{WATCH_STAGE}.data.last")
+    page.evaluate(f"{WATCH_STAGE}.go({last})")  # where replies are longest
     box = stage.bounding_box()
     place = {side: round(box[side]) for side in ("x", "y", "width", "height")}  # one for all, whatever the replies are
     for number in range(count):
@@ -70,7 +71,7 @@ def _every(pictures: Sequence[Image.Image], step: int) -> list[Image.Image]:
 
 def opened(browser: Any, address: str, width: int, scale: float, settings: dict[str, str]) -> Page:
     page: Page = browser.new_page(
-        viewport={"width": width, "height": 900}, device_scale_factor=scale, color_scheme="light"
+        viewport={"width": width, "height": 1500}, device_scale_factor=scale, color_scheme="light"
     )
     page.set_default_timeout(120_000)
     page.goto(f"{address}/?{urlencode(settings)}")
@@ -83,6 +84,7 @@ def opened(browser: Any, address: str, width: int, scale: float, settings: dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the file to write, .webp")
+    parser.add_argument("--source", default="SmolLM2-135M", help="what its list Results shall show")
     parser.add_argument("--first", help="what the page's list First shall show")
     parser.add_argument("--second", help="what its list Second shall show")
     parser.add_argument("--frames", type=int, default=60)
@@ -94,7 +96,7 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from bench_dashboard import cold_browser, served
 
-    chosen = {"watch_a": given.first, "watch_b": given.second, "source": "Shipped model"}
+    chosen = {"watch_a": given.first, "watch_b": given.second, "source": given.source}
     with served() as address, sync_playwright() as playwright:
         browser = cold_browser(playwright)
         page = opened(browser, address, given.width, given.scale, {k: v for k, v in chosen.items() if v})
