@@ -51,10 +51,10 @@ def quadrant(
         font={"color": palette.REFERENCE},
     )  # fmt: skip
     figure.add_annotation(
-        x=right, y=high, xanchor="right", yanchor="top", text="stable, and right about what is unimportant",
+        x=right, y=high, xanchor="right", yanchor="top", text="stable, and right",
         showarrow=False, font={"color": palette.REFERENCE},
     )  # fmt: skip
-    axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="top left")
+    axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
     title = f"harm avoided, of random rows' at {limits.rate:.0%} removed" if known else "log gap (nats per token)"
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
