@@ -1,5 +1,6 @@
 """What an edit does to text and to refusal, measured before its replies: one that lowers refusal is not shown."""
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,10 +17,12 @@ from engine.edits.effect import Effect, total
 from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
+from engine.records.progress import each_pass
 from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
 from engine.studies.refusal.recorded import recorded_effect
 
+_TELL_S = 0.25  # between two words of a measurement that goes on
 PAIRS = 40  # held-out shipped pairs of each domain
 
 
@@ -73,19 +76,29 @@ def _measured(
     of = (edit, entry.loaded.weights_hash, entry.loaded.dtype)
     known = recorded_effect(run_folder, *of) if edit.kind == "refusal" else None
     plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
-    what = ["Measuring what this edit does to text"]
+    what, since, cells, due = "Measuring what this edit does to text", time.monotonic(), (0, 1), 0.0
 
-    def told(_stage: str, done: int, total: int) -> None:
-        progress(what[0], done, total)
+    def told(_stage: str, *done_of: int) -> None:
+        nonlocal cells, due
+        cells, due = done_of, 0.0
+        going_on()
+
+    def going_on() -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due:
+            due = now + _TELL_S
+            progress(f"{what}, {now - since:.0f} s", *cells)
 
     # On a server for other machines nothing that they ask for stays on the disk.
     scratch = TemporaryDirectory(prefix="selector-audit-") if access.limited() else nullcontext()
-    with scratch as place, Store(Path(place) if place else None) as store, fitting_threads(entry.loaded):
+    here = fitting_threads(entry.loaded), each_pass(going_on)
+    with scratch as place, Store(Path(place) if place else None) as store, here[0], here[1]:
         run, runner = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0]), LocalRunner(store, told)
         effect = text_effect(run, edit, runner)
         if effect.broken:
             return effect  # it is shown, whatever it refuses
-        what[0] = "Measuring what this edit does to refusal"
+        what = "Measuring what this edit does to refusal"
         if known is None:
             return measured_effect(run, edit, runner, with_pairs=edit.kind == "refusal" or entry.loaded.id == DEMO)
         effect = shipped_effect(run, edit, runner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -49,13 +49,12 @@ def prompts(model: str, domain: str) -> list[shipped.Example]:
 
 
 def replies(
-    entry: Entry, mask: Mask, asked: Sequence[str], max_new_tokens: int, *,
-    on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient,
-) -> Iterator[dict[str, Pair]]:  # fmt: skip
+    entry: Entry, mask: Mask, asked: Sequence[str], max_new_tokens: int, *, on_wait: OnWait = patient
+) -> Iterator[dict[str, Pair]]:
     """What is known of every prompt, as it is and with `mask` zeroed: at first, and after every batch.
     What is known of the model is not written again. A batch holds up to `AT_ONCE` prompts under what is missing of both
-    edits; `on_pass()` before every pass and `on_wait(seconds)` while another thread holds the model may raise to give
-    up, and what was written until then stays known. `InputError` as in `generate_under`."""
+    edits; `on_wait(seconds)` while another thread holds the model may raise to give up, as what `each_pass` tells may,
+    and what was written until then stays known. `InputError` as in `generate_under`."""
     edit = edit_of(mask, entry.loaded.rows.n_rows)
 
     def known() -> dict[str, Pair]:
@@ -74,23 +73,21 @@ def replies(
             lacking = [one for one in some if tuple(told is None for told in now[one]) == lacks]
             carried = [one for one, lack in zip((UNEDITED, edit), lacks, strict=True) if lack]
             if lacking:
-                _write(entry, carried, lacking, max_new_tokens, on_pass, on_wait)
+                _write(entry, carried, lacking, max_new_tokens, on_wait)
         now = known()
         yield now
 
 
 def _write(
-    entry: Entry, edits: Sequence[EngineEdit], asked: Sequence[str], max_new_tokens: int, on_pass: Callable[[], None],
-    on_wait: OnWait,
-) -> None:  # fmt: skip
+    entry: Entry, edits: Sequence[EngineEdit], asked: Sequence[str], max_new_tokens: int, on_wait: OnWait
+) -> None:
     from engine.measures.fluency import Asked, repetition, reply_log_probabilities
     from engine.measures.generation import generate_under
 
     loaded, judge = entry.loaded, open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):
-        written = generate_under(loaded, edits, asked, max_new_tokens, on_pass=on_pass, on_wait=on_wait)
+        written = generate_under(loaded, edits, asked, max_new_tokens, on_wait=on_wait)
         for edit, found in zip(edits, written, strict=True):
-            on_pass()
             readings = [Asked(one, reply.ids, reply.finished) for one, reply in zip(asked, found, strict=True)]
             likely = reply_log_probabilities(loaded, readings, on_wait=on_wait)
             exchanges = [Exchange(one, reply.text, reply.finished) for one, reply in zip(asked, found, strict=True)]

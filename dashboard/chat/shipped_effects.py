@@ -116,6 +116,10 @@ def is_known(found: Record, edit: Edit, model: str = shipped.DEMO) -> bool:
     return bool(found["effects"].get(name_of(edit), {}).get("mask") == short_hash(mask_of(edit, model)))
 
 
+def is_recorded(edit: Edit, model: str) -> bool:
+    return is_known(_kept(model), edit, model)
+
+
 def mask_of(edit: Edit, model: str = shipped.DEMO) -> Mask:
     """The rows that an edit of a shipped model removes, by the shipped scores and contrasts; loads no model."""
     if edit.mode == "refusal":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
@@ -59,9 +58,7 @@ def chip(stamp: str) -> tuple[str, str]:
     return f"{LOOKS[stamp].icon} {stamp}", LOOKS[stamp].colour
 
 
-def reference_of(
-    entry: Entry, on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient
-) -> Reference | None:
+def reference_of(entry: Entry, on_wait: OnWait = patient) -> Reference | None:
     """Of a model in memory: from its own replies to the shipped example prompts, once for as long as it is there. None
     where there are no such prompts, or they and a reply do not fit into its context."""
     from engine.measures import fluency
@@ -70,7 +67,7 @@ def reference_of(
         prompts = [example.prompt for example in shipped.examples(entry.loaded.id)]
         found = None
         with suppress(InputError), fitting_threads(entry.loaded):
-            found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_pass=on_pass, on_wait=on_wait)
+            found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_wait=on_wait)
         entry.reference.append(found)
     return entry.reference[0]
 

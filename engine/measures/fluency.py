@@ -3,7 +3,7 @@
 Both are read against replies that the unedited model wrote itself (`Reference`): no number is set by hand but how many
 of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +21,7 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.records.locks import OnWait, held, patient
+from engine.records.progress import passing
 from engine.selectors.passes import wide
 
 NGRAM = 4  # tokens; seq-rep-4 of Welleck et al. 2020, arXiv:1908.04319
@@ -57,6 +58,7 @@ def reply_log_probabilities(
         some = asked[start : start + at_once]
         kept = max(len(one.tokens) for one in some) + 1
         batch = pad_left(sequences[start : start + at_once]).to(device)
+        passing()
         with held(loaded.lock, on_wait):
             logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=kept).logits
         for one, of_one in zip(some, logits, strict=True):
@@ -107,20 +109,17 @@ def reference_of(
     prompts: Sequence[Prompt],
     max_new_tokens: int,
     *,
-    on_pass: Callable[[], None] = lambda: None,
     on_wait: OnWait = patient,
 ) -> Reference | None:
     """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones;
-    None without prompts. `on_pass()` before every pass and reading, `on_wait(seconds)` while another thread holds the
-    model; either may raise to give up."""
+    None without prompts. `on_wait(seconds)` while another thread holds the model; it may raise to give up."""
     if not prompts:
         return None
-    [replies] = generate_under(loaded, [UNEDITED], prompts, max_new_tokens, on_pass=on_pass, on_wait=on_wait)
+    [replies] = generate_under(loaded, [UNEDITED], prompts, max_new_tokens, on_wait=on_wait)
     n = len(prompts)
     shifts = sorted({0, *(1 + place * (n - 1) // SHIFTS for place in range(SHIFTS))} & set(range(n)))
     means: list[float] = []
     for shift in shifts:
-        on_pass()
         asked = [Asked(prompts[(place + shift) % n], reply.ids, reply.finished) for place, reply in enumerate(replies)]
         found = reply_log_probabilities(loaded, asked, on_wait=on_wait)
         means += [float(one.mean()) for one in found if len(one)]

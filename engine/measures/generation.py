@@ -27,6 +27,7 @@ from engine.models.loading import LoadedModel, input_device
 from engine.models.products import faster_products
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
+from engine.records.progress import passing
 
 BATCH_SIZE = 256  # small batches leave matrix products and cards idle
 REPLIES = "replies"  # what is halved where memory runs out
@@ -66,11 +67,10 @@ def generate_under(
     system: str = "",
     thinking: bool = False,
     sampling: Sampling | None = None,
-    on_pass: Callable[[], None] = lambda: None,
     on_wait: OnWait = patient,
 ) -> list[list[Reply]]:
-    """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch, `on_pass()`
-    before every pass, `on_wait(seconds)` while another thread holds the model; the last two may raise to give up.
+    """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch,
+    `on_wait(seconds)` while another thread holds the model, which may raise to give up, as `each_pass` may.
 
     system: text of a system turn before every prompt, "" for none (see `check_system`). thinking: leave the template's
     thinking mode on. sampling: how tokens are drawn, None for greedy replies.
@@ -87,7 +87,7 @@ def generate_under(
         numbers = [sampling.numbers(prompts[prompt]) for _, prompt in pairs] if sampling else []
         sequences = [encoded[prompt] for _, prompt in pairs]
         decoder = _Decoder(loaded, sequences, outputs, which, on_wait, sampling=sampling, numbers=numbers)
-        return _batch(decoder, max_new_tokens, on_pass)
+        return _batch(decoder, max_new_tokens)
 
     lengths = [len(ids) for ids in encoded]
     wanted = min(batch_size, len(edits) * len(prompts))
@@ -210,15 +210,13 @@ class _Decoder:
         self.numbers = [self.numbers[row] for row in active] if self.numbers else []
 
 
-def _steps(
-    decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None] = lambda: None
-) -> Iterator[list[tuple[int, int | None, bool]]]:
-    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?). An
+def _steps(decoder: _Decoder, max_new_tokens: int) -> Iterator[list[tuple[int, int | None, bool]]]:
+    """Every pass: the sequences that are still written as (number, token, is it the last?). An
     end token is None; it ends its sequence, as does the last of `max_new_tokens`."""
     running = list(range(len(decoder.which)))  # which sequence each row of the decoder's batch is
     finished: set[int] = set()
     for count in range(1, max_new_tokens + 1):
-        on_pass()
+        passing()
         tokens = decoder.next_tokens().tolist()
         step: list[tuple[int, int | None, bool]] = []
         for member, token in zip(running, tokens, strict=True):
@@ -263,10 +261,10 @@ class _Growing:
         return self.opening + _decode(self.decoder.tokenizer, self.ids, self.decoder.marks)
 
 
-def _batch(decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None]) -> list[Reply]:
+def _batch(decoder: _Decoder, max_new_tokens: int) -> list[Reply]:
     growing = [_Growing(decoder, number) for number in range(len(decoder.which))]
     replies: dict[int, Reply] = {}
-    for step in _steps(decoder, max_new_tokens, on_pass):
+    for step in _steps(decoder, max_new_tokens):
         for member, token, last in step:
             if token is not None:
                 growing[member].ids.append(token)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.models.output_head import halves, has_two_halves
 from engine.models.row_index import RowIndex
+from engine.records.progress import passing
 
 # Elements of logits per batch. The cpu's stays near its cache; the cuda's are 32 windows of 512 tokens at a vocabulary
 # of 128,256, with which a cell of Llama-3.2-1B has about the kernels of a plain loop at that batch.
@@ -122,6 +123,7 @@ def predictions(
     None for that of the input. In pieces, logits differ by rounding, if at all. A model whose second half proves to be
     another function (`output_head.halves`) gives all logits at once. check=False: it has no numbers to prove it
     with."""
+    passing()
     ids = inputs["input_ids"]
     kind = kind or kind_of(str(ids.device))
     if in_pieces(model, kind, ids.shape[1]):

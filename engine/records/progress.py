@@ -2,8 +2,10 @@
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.records.errors import InputError
@@ -91,6 +93,28 @@ def begin(progress: Progress | None, part: str, number: int, parts: int) -> None
 def grower(progress: Progress | None) -> Callable[[SoFar], None] | None:
     """What takes the word of a table that grows; None where nobody looks at one."""
     return getattr(progress, "grow", None)
+
+
+_HERE = threading.local()  # .told: what this thread calls before each pass
+
+
+@contextmanager
+def each_pass(told: Callable[[], object]) -> Iterator[None]:
+    """Inside, this thread calls `told()` before every pass that reads text or writes one more token of replies; it may
+    raise to give up, and is called often."""
+    before = getattr(_HERE, "told", None)
+    _HERE.told = told
+    try:
+        yield
+    finally:
+        _HERE.told = before
+
+
+def passing() -> None:
+    """What is about to go through a model says so (`each_pass`)."""
+    told = getattr(_HERE, "told", None)
+    if told is not None:
+        told()
 
 
 class Stopwatch:

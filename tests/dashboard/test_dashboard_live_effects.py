@@ -183,6 +183,32 @@ def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypa
         assert len(asked) == count
 
 
+def test_a_measurement_tells_of_every_pass_and_ends_at_the_next_one(entry, tmp_path, monkeypatch):
+    monkeypatch.setattr(effects, "_TELL_S", 0.0)
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
+    mask, told = np.arange(3), []
+    effects.checked_effect(entry, mask, None, lambda *some: told.append(some))
+    words = {some[0].rpartition(", ")[0] for some in told}
+    assert words == {f"Measuring what this edit does to {what}" for what in ("text", "refusal")}
+    reply_tokens = measuring.REPLY_TOKENS
+    assert len(told) > reply_tokens  # a word for each token of the replies
+
+    class Stopped(BaseException):
+        """What Streamlit raises to end a script run."""
+
+    def stop(*_):
+        count.append(None)
+        if len(count) == reply_tokens:
+            raise Stopped
+
+    count = []
+    entry.effects.clear()
+    with pytest.raises(Stopped):
+        effects.checked_effect(entry, np.arange(5), None, stop)
+    assert len(count) == reply_tokens
+    assert not any(module._forward_hooks for module in entry.loaded.model.modules())
+
+
 def test_the_grid_of_a_run_is_the_record_of_its_cells(entry, run, monkeypatch):
     monkeypatch.setattr(measuring, "asked_pairs", never)
     found = checked(entry, own(run, 0.01))

@@ -16,6 +16,7 @@ from dashboard.state import shipped
 from dashboard.state.shipped import Example
 from engine.measures.fluency import Reference
 from engine.models.loading import LoadedModel
+from engine.records.progress import each_pass
 
 TOKENS = 6
 REFERENCE = Reference(-3.0, 0.5, 30, 150, 40)
@@ -115,8 +116,8 @@ def test_a_stop_keeps_what_was_written_and_the_next_round_goes_on(loaded: Loaded
             raise Stopped
 
     mask = np.arange(0, 288, 3)
-    with pytest.raises(Stopped):
-        list(many.replies(entry, mask, asked, TOKENS, on_pass=counted))
+    with pytest.raises(Stopped), each_pass(counted):
+        list(many.replies(entry, mask, asked, TOKENS))
     assert not any(module._forward_hooks for module in loaded.model.modules())
     assert len(entry.told) == kept
     *_, last = many.replies(entry, mask, asked, TOKENS)

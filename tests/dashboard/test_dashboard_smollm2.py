@@ -17,7 +17,7 @@ from tiny_models import save_tiny
 
 import precomputed
 from dashboard.charts import depth_share
-from dashboard.chat import edits, effects, live, opening, writing
+from dashboard.chat import edits, effects, live, opening, shipped_effects, writing
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
 from engine.measures.fluency import prompt_log_probabilities
@@ -136,6 +136,24 @@ def test_live_edit_shows_a_broken_model_at_once_and_another_model_says_nothing_o
     app.button(key="ask-general").click().run()
     assert app.selectbox(key="edit_model").value == "SmolLM2-135M"
     assert app.segmented_control(key="mode").value == "Remove by rate"
+
+
+def test_an_edit_that_would_first_be_measured_for_minutes_waits_for_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = {"fisher", "random"}
+    monkeypatch.setattr(shipped_effects, "is_recorded", lambda edit, _model: edit.selector in recorded)
+    monkeypatch.setattr(
+        effects, "_measured", lambda entry, edit, *_: Effect(entry.loaded.weights_hash, edit.mask_hash, nats=(2.0, 9.0))
+    )
+    app = run_page("live", rank_selector="Fisher")
+    app.button(key="example-0").click().run()
+    for selector, run in (("lrp", False), ("random", True)):
+        before = app.session_state["live-shown"]
+        app.selectbox(key="rank_selector").set_value(selector).run()
+        assert not app.exception
+        assert any(one.value.startswith("A new edit: press Run.") for one in app.caption) != run
+        assert (app.session_state["live-shown"] is not before) == run
 
 
 def _heads(app: Any) -> list[str]:

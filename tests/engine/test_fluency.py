@@ -12,6 +12,7 @@ from engine.measures import fluency
 from engine.measures.fluency import Asked, reference_of, repetition, reply_log_probabilities
 from engine.measures.generation import end_tokens, generate_batch, generate_under
 from engine.models.loading import LoadedModel
+from engine.records.progress import each_pass
 from engine.studies.refusal.dialogue import Outcome, dialogue
 
 PROMPTS = ["The cat sat on", "Is there a way out?", "No"]
@@ -72,7 +73,8 @@ def test_repetition_counts_n_grams_that_came_before(tokens: str, expected: float
 
 def test_a_reference_is_the_quantile_of_the_models_own_replies_under_every_prompt(tiny_llama: LoadedModel) -> None:
     passes: list[None] = []
-    found = reference_of(tiny_llama, PROMPTS, 6, on_pass=lambda: passes.append(None))
+    with each_pass(lambda: passes.append(None)):
+        found = reference_of(tiny_llama, PROMPTS, 6)
     assert found is not None
     replies = generate_batch(tiny_llama, PROMPTS, 6)
     means = [
@@ -115,8 +117,8 @@ def test_replies_know_their_tokens_and_a_pass_can_be_given_up(tiny_llama: Loaded
         if len(passes) == 3:
             raise Stopped
 
-    with pytest.raises(Stopped):
-        generate_under(tiny_llama, edits, PROMPTS, 6, on_pass=give_up)
+    with pytest.raises(Stopped), each_pass(give_up):
+        generate_under(tiny_llama, edits, PROMPTS, 6)
     assert not any(module._forward_hooks for module in tiny_llama.model.modules())
     assert tiny_llama.lock.acquire(blocking=False)
     tiny_llama.lock.release()

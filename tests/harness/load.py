@@ -3,7 +3,7 @@
     python -m tests.harness load --minutes 5
 
 20 websockets speak Streamlit's own messages, without a browser. 15 open random pages and choose something else in their
-lists, 5 ask for live edits of the shipped model, each under an edit of its own; each waits a random while between two
+lists, 5 ask for live edits of `demo`, each under an edit of its own; each waits a random while between two
 requests (`--think` seconds in the mean) and now and then loads the app anew. Every reply must be that which the same
 prompt and edit had alone, before the load. Last, clients vanish in the middle of a slow reply. All traffic stays on the
 loopback address of this machine and ends by itself. Memory and threads are compared between two windows of the load:
@@ -28,6 +28,9 @@ from harness.server import Sample, Server, serving
 from harness.sessions import Session, Shown
 from rich.console import Console
 
+from dashboard.state import shipped
+
+DEMO = shipped.title_of("demo")
 DOMAINS = ("Hate", "Crime", "Adult", "Medical", "Legal")
 ASKED = ("Tell me about the market mark{}x0end", "Write a note to my neighbour mark{}x1end", "Sing mark{}x2end")
 UNLIKE = "Unlike its training"  # what the page says of such prompts
@@ -212,7 +215,7 @@ class _Work:
 
     def _editor(self, number: int) -> Session:
         session = Session(self.server.port)
-        self._seen(session.open("live", domain=DOMAINS[number % len(DOMAINS)], length="40"), "live")
+        self._seen(session.open("live", edit_model=DEMO, domain=DOMAINS[number % len(DOMAINS)], length="40"), "live")
         return session
 
     def _edit(self, session: Session, number: int, which: int) -> Shown:

@@ -16,6 +16,7 @@ from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
 from dashboard.state.shipped import Example
+from engine.records.progress import each_pass
 
 BUTTON = f"Run {many.PROMPTS} prompts"
 _KEY = "live-many"
@@ -78,12 +79,15 @@ def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerat
     now.effect = effects.in_words(effect)
     now.reference = rounds.reference(entry, status)
     prompts = [one.prompt for one in now.asked]
-    for told in many.replies(entry, mask, prompts, request.reply_tokens, on_pass=passing, on_wait=waiting):
-        if effect.broken:
-            told = {one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()}
-        now.told = told
-        done[0] = sum(None not in pair for pair in told.values())
-        _draw(now, drawn)
+    with each_pass(passing):
+        for told in many.replies(entry, mask, prompts, request.reply_tokens, on_wait=waiting):
+            if effect.broken:
+                told = {
+                    one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()
+                }
+            now.told = told
+            done[0] = sum(None not in pair for pair in told.values())
+            _draw(now, drawn)
 
 
 def _draw(now: Round, drawn: DeltaGenerator) -> None:

@@ -131,7 +131,7 @@ def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Si
     if last is not None and last.about(request):
         return last.missing(request)
     same = before is not None and before.model == request.model  # another model is run when somebody asks for it
-    return request.sides if chosen.at_once and same else ()
+    return request.sides if chosen.at_once and chosen.soon and same else ()
 
 
 def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *, pressed: bool) -> Try:

@@ -15,6 +15,7 @@ from dashboard.chat.live import Entry
 from dashboard.chat.tries import Request
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
+from engine.records.progress import each_pass
 
 
 @dataclass
@@ -40,7 +41,8 @@ def show(
     if last is not None and last.request.model != request.model:
         last = None
     changed = last is not None and last.request != request
-    job = fetching.due(key, begin(request) if chosen.possible and (chosen.pressed or changed) else None)
+    wanted = chosen.possible and (chosen.pressed or (changed and chosen.soon))
+    job = fetching.due(key, begin(request) if wanted else None)
     if job is not None:
         st.session_state[f"{key}-shown"] = last = job
     with places.replies:
@@ -70,4 +72,5 @@ def reference(entry: Entry, status: DeltaGenerator) -> stamps.Reference | None:
         passes[0] += 1
         status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
 
-    return stamps.reference_of(entry, told, layout.queued_in(status))
+    with each_pass(told):
+        return stamps.reference_of(entry, layout.queued_in(status))

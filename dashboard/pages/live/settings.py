@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette, series
-from dashboard.chat import edits, estimates, handed, live, opening
+from dashboard.chat import edits, estimates, handed, live, opening, shipped_effects
 from dashboard.chat.tries import Request
 from dashboard.pages.live import asking, own_run
 from dashboard.show import kept, selection
@@ -42,12 +42,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Chosen:
-    """at_once: is every change to be run? shade: what tokens are shaded by. pressed: is this to be run now?"""
+    """at_once: is every change to be run? shade: what tokens are shaded by. pressed: is this to be run now? soon: is a
+    change answered without minutes of measurement, which wait for Run?"""
 
     request: Request
     at_once: bool
     shade: str
     pressed: bool
+    soon: bool
 
     @property
     def possible(self) -> bool:
@@ -82,14 +84,17 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
         if model_id == live.DEMO:
             _what_it_knows()
     possible = bool(model_id and edit.selector)
-    takes = estimates.of_run(model_id) if possible else ""
+    recorded = model_id == shipped.SMOLLM2 and possible and shipped_effects.is_recorded(edit, model_id)
+    soon = recorded or walk or model_id != shipped.SMOLLM2
+    takes = estimates.of_run(model_id) if possible and not recorded else ""
+    takes = takes if soon else f"A new edit: press Run. {takes}"
     if many:
         pressed = places.ask.button(many, type="primary", key="run-many", disabled=not possible)
         prompt = ""
     else:
         prompt, pressed = asking.prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
     request = Request(model_id, edit, prompt, length, shade == LEANING, seed)
-    return Chosen(request, at_once, shade, pressed)
+    return Chosen(request, at_once, shade, pressed, soon)
 
 
 def _model(head: DeltaGenerator) -> str:
