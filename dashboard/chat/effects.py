@@ -78,9 +78,9 @@ def _measured(
     plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
     what, since, cells, due = "Measuring what this edit does to text", time.monotonic(), (0, 1), 0.0
 
-    def told(_stage: str, *done_of: int) -> None:
+    def told(_stage: str, done: int, total: int) -> None:
         nonlocal cells, due
-        cells, due = done_of, 0.0
+        cells, due = (done, total), 0.0
         going_on()
 
     def going_on() -> None:
