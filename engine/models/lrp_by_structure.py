@@ -152,7 +152,9 @@ class _Probe:
 
     def check_output(self, path: str) -> Callable[[nn.Module, Any, Any], None]:
         def check(module: nn.Module, _: Any, output: Any) -> None:
-            tensor = _first_tensor(output.values() if isinstance(output, dict) else output)
+            values = output.values() if isinstance(output, dict) else output
+            tensors = [values] if isinstance(values, Tensor) else values or ()
+            tensor = next((one for one in tensors if isinstance(one, Tensor)), None)
             if tensor is None or len(tensor) == 1:  # one for all texts: a constant
                 return
             nearest = self.norm_differences.get(path)
@@ -269,7 +271,8 @@ def _check_attention(
         expected = (scores.softmax(-1) @ values).transpose(1, 2)
         apart = difference(function(module, query, key, value, *more, **named)[0], expected)
         if not apart <= SOFTMAX_WITHIN:
-            options = ", ".join(f"{name}={option}" for name, option in named.items() if _is_number(option))
+            numbers = {name: one for name, one in named.items() if type(one) in (int, float)}
+            options = ", ".join(f"{name}={one}" for name, one in numbers.items())
             raise _DiffersError(
                 f"the attention function beside {type(module).__name__}, called with {options}, differs from "
                 f"softmax(scaling * q k^T + mask) v by {apart:.2g} {_OF_LARGEST} on random numbers, expected at most "
@@ -287,16 +290,6 @@ def _check_linear(linear: nn.Linear, where: str) -> None:
     apart = difference(third, 2 * first - 3 * second)
     if not apart <= LINEAR_WITHIN:
         raise _DiffersError(f"{where} is no linear function: off by {apart:.2g} {_OF_LARGEST} on random numbers")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _first_tensor(values: Any) -> Tensor | None:
-    if isinstance(values, Tensor):
-        return values
-    return next((value for value in values or () if isinstance(value, Tensor)), None)
 
 
 def _owner(module: nn.Module) -> type[nn.Module]:
