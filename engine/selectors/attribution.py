@@ -10,23 +10,8 @@ from torch import Tensor, nn
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
-from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
+from engine.selectors.gradients import METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
 from engine.selectors.passes import BatchSize, OnLinear, check_finite, in_batches, wide, windows_per_pass
-
-__all__ = ["IG_STEPS", "Method", "per_prompt_relevance", "relevance", "relevances"]
-
-
-def relevance(
-    method: Method,
-    model: nn.Module,
-    rows: RowIndex,
-    input_ids: Tensor,
-    gradient_of: LogitGradient,
-    reduce: Callable[[int, Tensor], None],
-    attention_mask: Tensor | None = None,
-) -> None:
-    """`relevances` of one method; `reduce` gets layer index and relevance."""
-    relevances([method], model, rows, input_ids, gradient_of, lambda _, *found: reduce(*found), attention_mask)
 
 
 def relevances(
@@ -92,7 +77,13 @@ def per_prompt_relevance(
     Prompts are attributed independently of the batch they are in.
 
     returns [B, N] float32 on the CPU"""
-    _check_left_padded(input_ids, attention_mask)
+    if input_ids.ndim != 2 or attention_mask.shape != input_ids.shape:
+        raise InputError(
+            f"prompts and their mask must both be [prompts, tokens], got {list(input_ids.shape)} "
+            f"and {list(attention_mask.shape)}"
+        )
+    if not attention_mask[:, -1].bool().all():
+        raise InputError("a prompt ends in padding; pad on the left, the target is read at the last position")
     rows, model = loaded.rows, loaded.model
 
     def gradient_of(logits: Tensor) -> Tensor:
@@ -108,26 +99,16 @@ def per_prompt_relevance(
         real = attention_mask[part].bool()
         sums = [torch.zeros(len(real), layer.rows) for layer in rows.layers]
 
-        def reduce(layer: int, values: Tensor) -> None:
+        def reduce(_: Method, layer: int, values: Tensor) -> None:
             at = real.to(values.device)[..., None]
             # `where`, not a product: a padded position may hold anything, even a NaN.
             sums[layer] = torch.where(at, values, values.new_zeros(())).sum(1)
 
         with loaded.lock:
-            relevance(method, model, rows, input_ids[part], gradient_of, reduce, attention_mask[part])
+            relevances([method], model, rows, input_ids[part], gradient_of, reduce, attention_mask[part])
         return torch.cat([values.cpu() for values in sums], dim=1).float()
 
     size = windows_per_pass(batch_size, model, rows, input_ids.shape[1])
     result = torch.cat([values for _, values in in_batches(work, len(input_ids), size)])
     check_finite(method, result, rows, loaded.dtype)
     return result
-
-
-def _check_left_padded(input_ids: Tensor, attention_mask: Tensor) -> None:
-    if input_ids.ndim != 2 or attention_mask.shape != input_ids.shape:
-        raise InputError(
-            f"prompts and their mask must both be [prompts, tokens], got {list(input_ids.shape)} "
-            f"and {list(attention_mask.shape)}"
-        )
-    if not attention_mask[:, -1].bool().all():
-        raise InputError("a prompt ends in padding; pad on the left, the target is read at the last position")

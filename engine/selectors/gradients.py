@@ -7,15 +7,15 @@ vector per token, B * T * N float32 (the sum of the gradients so far); ig_conduc
 outputs at the step before in the model's dtype). They go as soon as a layer is reduced."""
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from engine.models.attnlrp import attn_lrp, plain_gradients
+from engine.models.attnlrp import attn_lrp, check_rules, plain_gradients
 from engine.models.experts import routed
+from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.passes import OnLinear, Seen, embed, watching, wide
@@ -70,40 +70,24 @@ def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGrad
     if "relp" in wanted.methods and centre is None:
         raise ValueError("relp takes the difference to a mean output; give centre, one tensor [rows] per layer")
 
-    def give(layer: int, h: Tensor, gradient: Tensor) -> None:
-        if "lrp" in wanted.methods:
-            wanted.reduce("lrp", layer, h * gradient)
-        if "relp" in wanted.methods and centre is not None:
-            wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
-
-    with attn_lrp(model):
-        _outputs_and_gradients(model, rows, inputs, gradient_of, give)
-
-
-def _outputs_and_gradients(
-    model: nn.Module,
-    rows: RowIndex,
-    inputs: Inputs,
-    gradient_of: LogitGradient,
-    give: Callable[[int, Tensor, Tensor], None],
-) -> None:
-    """`give` gets h and dF/dh of every layer, both [B, T, rows], as they come back; 0 at tokens that an expert does not
-    see. No call for an expert that sees none."""
     reached: set[int] = set()
-
     ran: set[int] = set()
 
     def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
         ran.add(layer)
-        h = output.detach()
+        kept = output.detach()
 
-        def finish(gradient: Tensor) -> None:
+        def finish(gradient_there: Tensor) -> None:
             reached.add(layer)
-            give(layer, seen.by_token(wide(h)), seen.by_token(wide(gradient)))
+            h, gradient = seen.by_token(wide(kept)), seen.by_token(wide(gradient_there))
+            if "lrp" in wanted.methods:
+                wanted.reduce("lrp", layer, h * gradient)
+            if "relp" in wanted.methods and centre is not None:
+                wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
 
         output.register_hook(finish)
 
-    with watching(model, rows, inputs.positions, on_linear):
+    with attn_lrp(model), watching(model, rows, inputs.positions, on_linear):
         inputs.backward(model, 1.0, gradient_of)
     _check_reached(rows, ran, reached)
 
@@ -176,6 +160,15 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
     _check_reached(rows, ran, reached)
 
 
+def check_method(method: str, loaded: LoadedModel) -> None:
+    """`InputError` where the method cannot attribute such a model; needs no weights."""
+    if method in ("lrp", "relp"):
+        with loaded.lock:
+            check_rules(loaded.model)
+    elif method in ("ig", "ig_conductance"):
+        check_path(loaded.model, loaded.rows)
+
+
 def check_path(model: nn.Module, rows: RowIndex) -> None:
     """`InputError` where a path of scaled embeddings has no outputs to follow."""
     first = next((layer for layer in rows.layers if routed(model.get_submodule(layer.name))), None)
@@ -205,8 +198,7 @@ def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[i
         outputs[layer] = seen.by_token(wide(output))
 
     zeros = torch.zeros_like(inputs.embeddings if inputs.arguments else inputs.embeddings[:1])
-    guard: AbstractContextManager[None] = torch.no_grad()
-    with guard, watching(model, rows, (zeros.shape[0], zeros.shape[1]), on_linear):
+    with torch.no_grad(), watching(model, rows, (zeros.shape[0], zeros.shape[1]), on_linear):
         inputs.logits(model, zeros)
     return outputs
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.selectors.attribution import Method
 from engine.selectors.base import ACTIVATIONS, OBJECTIVES, SEEDS, Objective, asked_by
+from engine.selectors.gradients import Method
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize
 from engine.selectors.relevance_sums import needs_plain

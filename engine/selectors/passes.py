@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -129,14 +129,10 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
 
         return hook
 
-    handles = []
-    try:
+    with ExitStack() as hooks:
         for layer in rows.layers:
-            handles.append(model.get_submodule(layer.name).register_forward_hook(hook_for(layer.index)))
+            hooks.callback(model.get_submodule(layer.name).register_forward_hook(hook_for(layer.index)).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
     for layer in rows.layers:
         if layer.index not in ran and not routed(model.get_submodule(layer.name)):
             raise InputError(

@@ -1,7 +1,7 @@
 """Sums over the predicted tokens of a batch, for all selectors that one pass can serve."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, cast
 
 import torch
@@ -11,9 +11,9 @@ from engine.models.experts import routed
 from engine.models.loading import LoadedModel
 from engine.records.errors import unknown
 from engine.selectors.activations import WindowSums
-from engine.selectors.attribution import Method, relevances
+from engine.selectors.attribution import relevances
 from engine.selectors.base import Objective
-from engine.selectors.gradients import METHODS
+from engine.selectors.gradients import METHODS, Method
 from engine.selectors.passes import Seen, objective_gradient
 
 Statistic = Literal["abs", "signed", "square"]
@@ -113,7 +113,6 @@ def counting(
     counts = torch.tensor(
         [[0 if routed(module) else end * predicting for module in modules] for end in ends], dtype=torch.float64
     )
-    handles = []
 
     def count(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def hook(_: nn.Module, given: tuple[Any, ...], _output: Tensor) -> None:
@@ -124,11 +123,8 @@ def counting(
 
         return hook
 
-    try:
+    with ExitStack() as hooks:
         for layer, module in enumerate(modules):
             if routed(module):
-                handles.append(module.register_forward_hook(count(layer)))
+                hooks.callback(module.register_forward_hook(count(layer)).remove)
         yield counts
-    finally:
-        for handle in handles:
-            handle.remove()
