@@ -14,7 +14,7 @@ from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
-from engine.measures.predictions import kind_of, logit_budget
+from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.models.loading import LoadedModel
 from engine.records.environment import installed_version
 from engine.records.errors import InputError
@@ -64,9 +64,8 @@ class Harness:
     def batch_size(self, longest: int) -> int:
         """Requests per pass, from the size of the longest one's logits: found once per task, for every edit the
         same."""
-        vocabulary = int(self._loaded.model.get_input_embeddings().weight.shape[0])
-        budget = logit_budget(kind_of(self._loaded.device))
-        return max(1, min(LARGEST_BATCH, budget // (longest * vocabulary)))
+        fit = logits_that_fit(kind_of(self._loaded.device), longest, vocabulary_of(self._loaded.model))
+        return min(LARGEST_BATCH, fit)
 
     def scores(self, task: HarnessTask, batch_size: int) -> ItemScores:
         """The task's metric of every item, for the model as it is now. Its lock is held meanwhile."""

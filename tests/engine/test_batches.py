@@ -131,7 +131,7 @@ def of_replies(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPa
 
 def of_divergence(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
     found = Kl(PROMPTS, REPLIES, size).measure_each(loaded, edits(loaded))
-    return [values for one in found for values in (one.prompt_nats, one.prompt_positions)]
+    return [values for one in found for values in (one.sums, one.counts)]
 
 
 TEXT = [info.id for info in available_selectors() if not (info.data_free or info.needs)]
