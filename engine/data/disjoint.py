@@ -1,7 +1,7 @@
 """Several calibration sets without a window in common, from the whole of one text."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,30 +61,23 @@ def disjoint_draws(
     name, text, revision, _ = read_text(corpus, "calibration")
     prefix = before_each(tokenizer, window_start)
     ids, _ = tokens_of(text, tokenizer, window_start)
-    runs = _runs(len(ids) // length, length, without)
+    total = len(ids) // length
+    whole = Windows(
+        corpus=name, corpus_hash=hashlib.sha256(text.encode()).hexdigest(),
+        input_ids=torch.tensor(ids[: total * length], dtype=torch.int64).view(total, length),
+        sample_ids=tuple(range(total)), role="calibration", source_revision=revision, window_start=window_start,
+        prefix=prefix,
+    )  # fmt: skip
+    runs = _runs(total, length, without)
     available = sum(len(run) for run in runs)
     for count in range(draws, 1, -1):
         largest = min(size, available // count) if count == draws else min(size, least)
         for taken in range(largest, min(size, least) - 1, -1):
             if sum(len(run) // taken for run in runs) >= count:
-                starts = _starts(runs, taken, count, seed)
-                sets = tuple(
-                    Windows(
-                        corpus=name,
-                        corpus_hash=hashlib.sha256(text.encode()).hexdigest(),
-                        input_ids=torch.tensor(
-                            ids[start * length : (start + taken) * length], dtype=torch.int64
-                        ).view(taken, length),
-                        sample_ids=tuple(range(start, start + taken)),
-                        role="calibration",
-                        samples_requested=size,
-                        source_revision=revision,
-                        window_start=window_start,
-                        prefix=prefix,
-                    )
-                    for start in starts
-                )  # fmt: skip
-                return Draws(sets, draws, size, available, seed)
+                parts = (whole.part(start, taken) for start in _starts(runs, taken, count, seed))
+                return Draws(
+                    tuple(replace(part, samples_requested=size) for part in parts), draws, size, available, seed
+                )
     raise TooFewDraws(
         f"disjoint draws need at least 2 sets of {min(size, least)} calibration windows, and {name} has {available} "
         f"windows of {length} tokens for them; give a longer calibration text, or smaller --sizes"
