@@ -20,6 +20,7 @@ from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
+from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
 from engine.models.rows import decoder_blocks
@@ -281,12 +282,7 @@ def sees_sequences(loaded: LoadedModel) -> bool:
     model = loaded.model
     if model not in _sees_sequences:
         shapes: set[tuple[int, ...]] = set()
-        own = threading.get_ident()
-
-        def note(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> None:
-            if threading.get_ident() == own:
-                shapes.add(tuple(output.shape[:-1]))
-
+        note = listener(lambda output: shapes.add(tuple(output.shape[:-1])))
         ids = torch.zeros(2, 3, dtype=torch.long, device=input_device(model))
         hooks: _Hooks = [(model.get_submodule(layer.name), note) for layer in loaded.rows.layers]
         with loaded.lock, torch.no_grad(), hooked(None, hooks):
