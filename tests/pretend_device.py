@@ -43,7 +43,7 @@ from engine.run.estimate import estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
 from engine.selectors.activations import window_statistics
-from engine.selectors.attribution import relevances
+from engine.selectors.gradients import relevances
 from engine.selectors.passes import objective_gradient
 
 KIND = "pretend"

@@ -15,9 +15,8 @@ from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
-from engine.selectors.attribution import per_prompt_relevance
 from engine.selectors.base import PromptSelector, check_contrasts, new_scorer
-from engine.selectors.gradients import Method
+from engine.selectors.gradients import Method, per_prompt_relevance
 from engine.selectors.passes import check_finite, real_tensor
 
 BatchSums = Callable[[EncodedPrompts], Tensor]

@@ -11,9 +11,8 @@ from engine.models.experts import routed
 from engine.models.loading import LoadedModel
 from engine.records.errors import unknown
 from engine.selectors.activations import WindowSums
-from engine.selectors.attribution import relevances
 from engine.selectors.base import Objective
-from engine.selectors.gradients import METHODS, Method
+from engine.selectors.gradients import METHODS, Method, relevances
 from engine.selectors.passes import Seen, objective_gradient
 
 Statistic = Literal["abs", "signed", "square"]

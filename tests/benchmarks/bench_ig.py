@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.models.rows import row_index
-from engine.selectors.attribution import relevances
-from engine.selectors.gradients import IG_STEPS
+from engine.selectors.gradients import IG_STEPS, relevances
 from engine.selectors.passes import objective_gradient
 
 AT_LEAST = 20.0  # times faster

@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.models.attnlrp import _lxt, attn_lrp, check_rules, plain_gradients
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors.attribution import relevances
+from engine.selectors.gradients import relevances
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "attnlrp"
 CONFIGS = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "qwen3": "Qwen3Config", "gemma3_text": "Gemma3TextConfig"}

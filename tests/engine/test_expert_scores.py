@@ -21,7 +21,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors.activations import prompt_activations
-from engine.selectors.attribution import per_prompt_relevance
+from engine.selectors.gradients import per_prompt_relevance
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import compute_scores
 

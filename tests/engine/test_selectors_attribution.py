@@ -13,7 +13,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors.attribution import per_prompt_relevance, relevances
+from engine.selectors.gradients import per_prompt_relevance, relevances
 from engine.selectors.passes import objective_gradient
 
 METHODS: list[Any] = ["lrp", "ig", "grad_x_input", "ig_conductance"]

@@ -38,7 +38,7 @@ from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 from engine.run.recorded_plan import audit_plan
 from engine.selectors import available_selectors, compute_scores
-from engine.selectors.nested import nested_scores
+from engine.selectors.run import nested_scores
 from engine.studies.compare import departures
 
 BOS, EOS, USER = 0, 1, 3

@@ -17,8 +17,7 @@ from engine.run.audit_plan import CalibrationDrawsPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
-from engine.selectors.own_scores import draws
-from engine.selectors.score_files import Scores
+from engine.selectors.own_scores import Scores, draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, over_draws, rank_correlations
