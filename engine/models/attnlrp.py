@@ -32,7 +32,6 @@ FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 
 _rules = threading.RLock()  # held by whoever takes gradients, plain ones or relevances
 _active: list[str] = []  # the family whose classes carry lxt's rules now, at most one
-_MISSING = object()
 
 
 @contextmanager
@@ -165,7 +164,8 @@ def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:
         if not inspect.isclass(target):
             continue  # the attention functions, below: lxt's own patch leaves a dict that transformers 5 cannot use
         method = patch.keywords.get("method_name", "forward")
-        undo.callback(_restore, target, method, vars(target).get(method, _MISSING))
+        own = vars(target).get(method)
+        undo.callback(delattr, target, method) if own is None else undo.callback(setattr, target, method, own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # lxt warns where it also returns False, which is an error here
             patched = patch(target)
@@ -187,13 +187,6 @@ def _install_on_hooked(target: type, model: nn.Module, undo: ExitStack) -> None:
             undo.callback(setattr, module, "_old_forward", vars(module)["_old_forward"])
             patched: Any = types.MethodType(type(module).forward, module)
             module._old_forward = patched
-
-
-def _restore(target: Any, name: str, value: object) -> None:
-    if value is _MISSING:
-        delattr(target, name)
-    else:
-        setattr(target, name, value)
 
 
 def rules_load() -> None:

@@ -200,7 +200,12 @@ def find_checkpoint(
     try:
         return _from_hub(name, revision or pasted, weights=weights, transfer=transfer)
     except Stopped:
-        raise _stopped(name, transfer) from None
+        fetched, total, _ = transfer.progress if transfer else (0, None, None)
+        how = "before its weights; run again to start it anew"
+        if total:
+            so_far = f"at {size_text(fetched)} of {size_text(total)}"
+            how = f"{so_far}; what was fetched is kept, run again to go on from there"
+        raise InputError(f"the download of {name} was stopped {how}") from None
 
 
 def _local(model_id: str, path: Path) -> Checkpoint:
@@ -213,16 +218,6 @@ def _local(model_id: str, path: Path) -> Checkpoint:
         return Checkpoint.of_gguf(model_id, path)
     raise InputError(
         f"{model_id} is a file; give the model folder that holds config.json and *.safetensors, or a GGUF file"
-    )
-
-
-def _stopped(model_id: str, transfer: Transfer | None) -> InputError:
-    fetched, total, _ = transfer.progress if transfer else (0, None, None)
-    if not total:
-        return InputError(f"the download of {model_id} was stopped before its weights; run again to start it anew")
-    return InputError(
-        f"the download of {model_id} was stopped at {size_text(fetched)} of {size_text(total)}; "
-        "what was fetched is kept, run again to go on from there"
     )
 
 

@@ -30,8 +30,8 @@ from engine.selectors import compute_scores, formula, get_selector, own_scores, 
 from engine.selectors.base import Objective, titles_record
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import EXPERTS
-from engine.selectors.relevance_sums import checked_asks
 from engine.selectors.run import ScoringRun, nested_scores
+from engine.selectors.window_sums import checked_asks
 
 SCORES_FILE = "scores.safetensors"
 

@@ -15,7 +15,6 @@ from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
-from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
 from engine.selectors.base import (
     ACTIVATIONS,
     OBJECTIVES,
@@ -31,7 +30,17 @@ from engine.selectors.base import (
 from engine.selectors.gradients import Method, check_method
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
-from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
+from engine.selectors.window_sums import (
+    ActivationStatistics,
+    Asked,
+    Statistic,
+    checked_asks,
+    needs_plain,
+    relevance_sums,
+    same_pass,
+    split_statistics,
+    window_statistics,
+)
 
 Finished = Callable[[str, Tensor], None]  # selector, its scores
 FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores

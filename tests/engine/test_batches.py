@@ -22,7 +22,7 @@ from engine.data.onsets import onset_tokens
 from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions import calibrated
 from engine.interventions.kinds import INTERVENTIONS
-from engine.measures import condition, fluency, token_sums
+from engine.measures import condition, fluency, predictions
 from engine.measures.condition import Similarities, block_states
 from engine.measures.divergence import Kl
 from engine.measures.fidelity import Fidelity
@@ -93,7 +93,7 @@ def intervention(name: str) -> Batched:
 
 
 def of_fidelity(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPatch) -> list[Any]:
-    for module in (token_sums, edited_passes):
+    for module in (predictions, edited_passes):
         patch.setattr(module, "windows_that_fit", lambda *_: size)
     found = measured(loaded, Fidelity(text), edits(loaded))
     return [values for one in found for values in (one.window_nats, one.window_kl, one.window_same, one.window_tokens)]

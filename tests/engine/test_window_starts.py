@@ -21,8 +21,7 @@ from dashboard.pages.curves.page import _starts
 from dashboard.state.provenance import before_windows, describe_run
 from dashboard.state.results import Curves
 from engine.cli import main
-from engine.data.corpora import Windows, windows
-from engine.data.disjoint import disjoint_draws
+from engine.data.corpora import Windows, disjoint_draws, windows
 from engine.data.window_starts import text_prefix, without_starts
 from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions.apply import applied
