@@ -75,9 +75,10 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "relevances": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "per_prompt_relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": "Float32 B N"},
     },
-    "engine.selectors.window_sums": dict.fromkeys(
-        ("window_statistics", "relevance_sums"), {"input_ids": "Int64 B T", "return": "Float64 e n"}
-    ),
+    "engine.selectors.window_sums": {
+        "window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"},
+        "relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"},
+    },
     "engine.selectors.prompt_run": {"percentile_ranks": {"values": "Real N", "return": "Float64 N"}},
 }
 

@@ -20,9 +20,9 @@ precision it may pass. What keeps that out is that every block is read (`lrp_by_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -123,20 +123,17 @@ def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType
     biased: list[tuple[Tensor, Tensor]] = []
     heads: list[Tensor] = []
 
-    def recording(function: Callable[..., Any]) -> Callable[..., Any]:
-        def record(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
-            found = function(module, query, key, value, *more, **named)
-            calls.append((query, key, value, found[0]))
-            return found
-
-        return record
+    def record(function: Any, module: Any, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
+        found = function(module, query, key, value, *more, **named)
+        calls.append((query, key, value, found[0]))
+        return found
 
     def note(module: Any, _: Any, output: Tensor) -> None:
         if output.requires_grad:
             biased.append((module.bias, output))
 
     with ExitStack() as undo:
-        wrapped_attention(modelings, recording, undo)
+        wrapped_attention(modelings, lambda function: partial(record, function), undo)
         for module in model.modules():
             if isinstance(module, nn.Linear) and module.bias is not None:
                 undo.callback(module.register_forward_hook(note).remove)

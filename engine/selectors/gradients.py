@@ -9,6 +9,7 @@ outputs at the step before in the model's dtype). They go as soon as a layer is 
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -146,27 +147,25 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
         if last and "gradient" in wanted.methods:
             wanted.reduce("gradient", layer, gradient)
 
-    def watcher(last: bool) -> OnLinear:
-        def on_linear(layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
-            if last and wanted.watch is not None:
-                with torch.no_grad():
-                    wanted.watch(layer, given.detach(), output.detach(), seen)
-            # Without conductance no output but the last is needed: none is kept alive until the backward pass.
-            h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
+    def on_linear(last: bool, layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
+        if last and wanted.watch is not None:
+            with torch.no_grad():
+                wanted.watch(layer, given.detach(), output.detach(), seen)
+        # Without conductance no output but the last is needed: none is kept alive until the backward pass.
+        h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
+        if last:
+            ran.add(layer)
+
+        def finish(gradient: Tensor) -> None:
+            add(layer, h, seen.by_token(wide(gradient)), last)
             if last:
-                ran.add(layer)
+                reached.add(layer)
 
-            def finish(gradient: Tensor) -> None:
-                add(layer, h, seen.by_token(wide(gradient)), last)
-                if last:
-                    reached.add(layer)
-
-            output.register_hook(finish)
-
-        return on_linear
+        output.register_hook(finish)
 
     for step in range(1 if ig or conductance else IG_STEPS, IG_STEPS + 1):
-        with plain_gradients(), watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)):
+        watcher = partial(on_linear, step == IG_STEPS)
+        with plain_gradients(), watching(model, rows, inputs.positions, watcher):
             inputs.backward(model, step / IG_STEPS, gradient_of)
     _check_reached(rows, ran, reached)
 

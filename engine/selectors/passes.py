@@ -110,28 +110,25 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
     is left in peace, where one that is no expert's has not run."""
     ran: set[int] = set()
 
-    def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            seen = Seen(positions, inputs[1] if routed(module) else None)
-            if output.shape[:-1].numel() != seen.count:
-                raise InputError(
-                    f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
-                    "tokens; expected an output at every token; selectors that need data cannot score such a model, "
-                    "magnitude and random can"
-                )
-            if layer in ran:
-                raise InputError(
-                    f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
-                    "selectors that need data cannot score such a model, magnitude and random can"
-                )
-            ran.add(layer)
-            on_linear(layer, inputs[0], output, seen)
-
-        return hook
+    def hook(layer: int, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        seen = Seen(positions, inputs[1] if routed(module) else None)
+        if output.shape[:-1].numel() != seen.count:
+            raise InputError(
+                f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
+                "tokens; expected an output at every token; selectors that need data cannot score such a model, "
+                "magnitude and random can"
+            )
+        if layer in ran:
+            raise InputError(
+                f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
+                "selectors that need data cannot score such a model, magnitude and random can"
+            )
+        ran.add(layer)
+        on_linear(layer, inputs[0], output, seen)
 
     with ExitStack() as hooks:
         for layer in rows.layers:
-            hooks.callback(model.get_submodule(layer.name).register_forward_hook(hook_for(layer.index)).remove)
+            hooks.callback(model.get_submodule(layer.name).register_forward_hook(partial(hook, layer.index)).remove)
         yield
     for layer in rows.layers:
         if layer.index not in ran and not routed(model.get_submodule(layer.name)):

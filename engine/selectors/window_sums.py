@@ -4,6 +4,7 @@ one pass can serve; and of what Linears give on prompts."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -233,17 +234,14 @@ def counting(
         [[0 if routed(module) else end * predicting for module in modules] for end in ends], dtype=torch.float64
     )
 
-    def count(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def hook(_: nn.Module, given: tuple[Any, ...], _output: Tensor) -> None:
-            seen = Seen((windows, tokens), given[1])
-            for place, end in enumerate(ends):
-                these, (numbers,) = seen.first(end, given[1])
-                counts[place, layer] = len(these.predicting(numbers, skip_first))
-
-        return hook
+    def count(layer: int, _: nn.Module, given: tuple[Any, ...], _output: Tensor) -> None:
+        seen = Seen((windows, tokens), given[1])
+        for place, end in enumerate(ends):
+            these, (numbers,) = seen.first(end, given[1])
+            counts[place, layer] = len(these.predicting(numbers, skip_first))
 
     with ExitStack() as hooks:
         for layer, module in enumerate(modules):
             if routed(module):
-                hooks.callback(module.register_forward_hook(count(layer)).remove)
+                hooks.callback(module.register_forward_hook(partial(count, layer)).remove)
         yield counts
