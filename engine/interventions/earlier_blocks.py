@@ -1,7 +1,7 @@
 """Blocks before the first one that an edit changes say what they say unedited: many edits need them run only once.
 
 What goes into the first edited block is kept for the next edit that begins there. No bit of a result changes by it,
-and no key. `tests/benchmarks/bench_earlier_blocks.py` times it."""
+and no key."""
 
 from __future__ import annotations
 

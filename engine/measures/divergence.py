@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -64,8 +64,11 @@ class Kl(Measure[Average]):
         plain, asked = self._sequences(loaded, ""), self._sequences(loaded, self.system)
         positions = tuple(n for _, n in plain)
         nats: list[list[float]] = [[] for _ in edits]
+        fit = logits_that_fit(kind_of(loaded.device), max(positions), vocabulary_of(loaded.model))
+        size = max(1, min(self.batch_size, fit))
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
-            for some in _batches(loaded, positions, self.batch_size):
+            for start in range(0, len(positions), size):
+                some = slice(start, start + size)
                 before = _logits(loaded, outputs, 0, plain[some])
                 for number in range(len(edits)):
                     after = _logits(loaded, outputs, number + 1, asked[some])
@@ -94,14 +97,6 @@ def token_kl(before: Tensor, after: Tensor) -> Tensor:
         log_p, log_q = (logits.cpu().double().log_softmax(-1) for logits in (first, second))
         parts.append((log_p.exp() * (log_p - log_q)).sum(-1))
     return torch.cat(parts)
-
-
-def _batches(loaded: LoadedModel, positions: Sequence[int], batch_size: int) -> Iterator[slice]:
-    """In the order given, `batch_size` at most and as many as the budget of logits allows."""
-    fit = logits_that_fit(kind_of(loaded.device), max(positions), vocabulary_of(loaded.model))
-    size = max(1, min(batch_size, fit))
-    for start in range(0, len(positions), size):
-        yield slice(start, start + size)
 
 
 def _logits(loaded: LoadedModel, outputs: Outputs, edit: int, sequences: Sequence[tuple[list[int], int]]) -> Tensor:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from engine.models.hub_failures import (
@@ -23,8 +23,9 @@ from engine.models.hub_failures import (
 )
 from engine.models.transfers import Stopped, Transfer
 
-_PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
-_LONGEST_PAUSE_S = 60
+PAUSES_S = (1.0, 4.0)  # before another try, as long as nothing has come
+LONGEST_PAUSE_S = 60
+Result = TypeVar("Result")
 _GRACE_S = 2.0  # for the threads of a download to end by themselves after Ctrl-C
 # The storage layer's own settings, unless the user gives them: it would try a blocked host for minutes.
 _STORAGE_LAYER = {
@@ -63,19 +64,32 @@ def fetch_files(
             tqdm_class=_bar(stop, shown=transfer is None),
         )
 
-    pauses = iter(_PAUSES_S)
-    while True:
+    def attempt() -> str:
         end_silence()
+        return _interruptible(fetch, asked_to_end)
+
+    return Path(patiently(attempt, _pause, time.sleep if transfer is None else transfer.pause))
+
+
+def patiently(
+    action: Callable[[], Result],
+    pause_after: Callable[[Exception, float | None], float | None],
+    sleep: Callable[[float], object],
+    come: Callable[[], int] = lambda: 0,
+) -> Result:
+    """The action, again after a fault that passes; given up after three in a row in which no byte came. pause_after:
+    seconds until another try by the error and the usual pause, None for none. come: bytes that are there."""
+    pauses, before = iter(PAUSES_S), come()
+    while True:
         try:
-            return Path(_interruptible(fetch, asked_to_end))
+            return action()
         except hub_errors() as error:
-            pause = _pause(error, next(pauses, None))
+            if come() > before:
+                pauses, before = iter(PAUSES_S), come()
+            pause = pause_after(error, next(pauses, None))
             if pause is None:
                 raise
-            if transfer is None:
-                time.sleep(pause)
-            else:
-                transfer.pause(pause)
+        sleep(pause)
 
 
 def in_the_cache(model_id: str, patterns: Iterable[str], revision: str | None) -> Path | None:
@@ -231,7 +245,7 @@ def _pause(error: Exception, usual_s: float | None) -> float | None:
     if not path.startswith("/api/") or "/tree/" in path or "/xet-read-token/" in path:
         return None
     wanted = retry_after(answer.response.headers)
-    if wanted is not None and wanted > _LONGEST_PAUSE_S:
+    if wanted is not None and wanted > LONGEST_PAUSE_S:
         return None
     return max(usual_s, wanted or 0.0)
 

@@ -178,15 +178,11 @@ class ScoreFile:
 
 def read_scores(path: Path, reduce: str | None = None) -> ScoreFile:
     """The file as it is now; read once. reduce: `abs-sum` for numbers per weight. Errors: InputError."""
-    return _read(path.absolute(), reduce, _stamp(path))
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         status = path.stat()
     except OSError as error:
         raise InputError(f"cannot read the scores {path} ({error.strerror}); give a file that is there") from None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return _read(path.absolute(), reduce, (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=16)
