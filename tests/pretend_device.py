@@ -42,9 +42,9 @@ from engine.run.edited_passes import ENOUGH_TOKENS, token_values_under
 from engine.run.estimate import estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
-from engine.selectors.activations import window_statistics
-from engine.selectors.attribution import relevances
+from engine.selectors.gradients import relevances
 from engine.selectors.passes import objective_gradient
+from engine.selectors.window_sums import window_statistics
 
 KIND = "pretend"
 WINDOWS, LENGTH = 4, 48

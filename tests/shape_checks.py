@@ -70,13 +70,15 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
     "engine.selectors.passes": {
         "objective_gradient": {"logits": "Float B T V", "input_ids": "Int64 B T", "return": "Float B T V"}
     },
-    "engine.selectors.attribution": {
+    "engine.selectors.gradients": {
         "relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "relevances": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "per_prompt_relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": "Float32 B N"},
     },
-    "engine.selectors.activations": {"window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
-    "engine.selectors.relevance_sums": {"relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
+    "engine.selectors.window_sums": {
+        "window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"},
+        "relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"},
+    },
     "engine.selectors.prompt_run": {"percentile_ranks": {"values": "Real N", "return": "Float64 N"}},
 }
 

@@ -44,7 +44,7 @@ KNOWN = {
     ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
     (
-        "engine/selectors/score_files.py",
+        "engine/selectors/own_scores.py",
         "import zipfile",
     ): "npz files of scores: arrays of numbers only, whose sizes are "
     "checked before they are unpacked (test_own_scores.py)",
@@ -61,7 +61,7 @@ KNOWN = {
     ("engine/__init__.py", "import importlib"): OWN_MODULES,
     ("engine/__init__.py", "import_module"): OWN_MODULES,
     ("engine/judges/served.py", "import urllib.request"): "asks the server that the command line names",
-    ("engine/measures/harness_tasks.py", "import importlib"): "is lm-eval installed?",
+    ("engine/measures/harness.py", "import importlib"): "is lm-eval installed?",
     ("engine/models/memory.py", "import ctypes"): "two settings of glibc's allocator and its trim, of the C library "
     "that this process has anyway",
     ("engine/models/attnlrp.py", "import importlib"): "lxt's and transformers' modules, of families in our list",

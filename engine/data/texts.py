@@ -72,13 +72,11 @@ def reachable(corpus: str) -> str | None:
     if corpus not in _CORPORA:
         raise unknown("corpus", corpus, _CORPORA)
     try:
-        if corpus == "c4":
-            _c4_reachable()
-        elif corpus == "wikitext2":
-            _wikitext_reachable()
-        else:
+        repository = {"c4": _C4, "wikitext2": _WIKITEXT}.get(corpus)
+        read: Callable[[Role], Any] = _wikitext_files if corpus == "wikitext2" else _CORPORA[corpus]
+        if repository is None or not _answers(repository):  # then the local cache has to do
             for role in get_args(Role):
-                _CORPORA[corpus](role)
+                read(role)
     except InputError as error:
         return str(error)
     return None
@@ -86,7 +84,7 @@ def reachable(corpus: str) -> str | None:
 
 def readable_offline(corpus: str, role: Role) -> bool:
     """Can this split be read without the hub? Of a data set that is streamed, only what was kept."""
-    return corpus != "c4" or kept_documents("c4", _c4_name(role), None) is not None
+    return corpus != "c4" or kept_documents(_c4_name(role), None) is not None
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -205,28 +203,16 @@ def _wikitext_files(role: Role) -> list[Path]:
     return files
 
 
-def _wikitext_reachable() -> None:
-    from huggingface_hub import HfApi
-
-    try:
-        downloads.end_silence()
-        HfApi().dataset_info(_WIKITEXT, timeout=10)
-    except hub_errors():  # then the local cache has to do
-        for role in get_args(Role):
-            _wikitext_files(role)
-
-
 def _c4(role: Role) -> Text:
     """The first documents of C4 (English): train for calibration, validation for evaluation. They are kept, so that
     they can be read without the hub: then those that were kept last."""
-    failure = None
+    revision, failure = None, None
     try:
-        revision = _c4_revision()
-    except InputError as error:
-        revision, failure = None, error
-    kept = kept_documents("c4", _c4_name(role), revision)
-    if kept is not None:
-        return _text_of_documents("c4", kept.documents, kept.revision)
+        revision = _revision(_C4)
+    except hub_errors() as error:
+        failure = _unreachable("c4", _C4, error)
+    if (kept := kept_documents(_c4_name(role), revision)) is not None:
+        return kept
     if failure is not None:
         raise failure
     file = f"hf://datasets/{_C4}@{revision}/en/{_C4_SHARDS[role]}.json.gz"
@@ -235,7 +221,7 @@ def _c4(role: Role) -> Text:
     except hub_errors() as error:
         raise _unreachable("c4", _C4, error) from None
     if revision is not None:
-        keep_documents("c4", _c4_name(role), revision, documents)
+        keep_documents(_c4_name(role), revision, documents)
     return _text_of_documents("c4", documents, revision)
 
 
@@ -243,22 +229,20 @@ def _c4_name(role: Role) -> str:
     return f"{_C4_SHARDS[role]}.first{_C4_DOCUMENTS}"
 
 
-def _c4_reachable() -> None:
-    try:
-        _c4_revision()
-    except InputError:
-        for role in get_args(Role):
-            _c4(role)
-
-
-def _c4_revision() -> str | None:
+def _revision(repository: str) -> str | None:
+    """The commit of a data set's main branch. Errors: as they come from the hub's client."""
     from huggingface_hub import HfApi
 
+    downloads.end_silence()
+    return HfApi().dataset_info(repository, timeout=10).sha
+
+
+def _answers(repository: str) -> bool:
     try:
-        downloads.end_silence()
-        return HfApi().dataset_info(_C4, timeout=10).sha
-    except hub_errors() as error:
-        raise _unreachable("c4", _C4, error) from None
+        _revision(repository)
+    except hub_errors():
+        return False
+    return True
 
 
 def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
@@ -287,44 +271,31 @@ _CORPORA: dict[str, Callable[[Role], Text]] = {
 }
 
 
-class Kept(NamedTuple):
-    """Documents and the commit of the data set that they are from."""
-
-    documents: list[str]
-    revision: str
-
-
-def kept_documents(corpus: str, name: str, revision: str | None) -> Kept | None:
-    """The documents kept under this name of that commit, of the latest kept where it is None; None where none are."""
-    files = [_file(corpus, name, revision)] if revision else sorted(_folder(corpus).glob(f"*/{name}.json.gz"), key=_age)
-    for file in files:
+def kept_documents(name: str, revision: str | None) -> Text | None:
+    """C4's documents kept under this name of that commit, of the latest kept where it is None; None where none are."""
+    latest_first = sorted(
+        _kept_folder().glob(f"{revision or '*'}/{name}.json.gz"), key=lambda file: -file.stat().st_mtime
+    )
+    for file in latest_first:
         try:
             documents = bounds.parsed(bounds.unpacked(file))
         except (OSError, EOFError, ValueError, RecursionError):  # absent, or damaged: it is fetched again
             continue
         if isinstance(documents, list) and all(isinstance(document, str) for document in documents):
-            return Kept(documents, file.parent.name)
+            return _text_of_documents("c4", documents, file.parent.name)
     return None
 
 
-def keep_documents(corpus: str, name: str, revision: str, documents: list[str]) -> None:
+def keep_documents(name: str, revision: str, documents: list[str]) -> None:
     """Keep documents; a cache that cannot be written keeps none."""
-    file = _file(corpus, name, revision)
+    file = _kept_folder() / revision / f"{name}.json.gz"
     with suppress(OSError, InputError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, gzip.compress(json.dumps(documents, ensure_ascii=False).encode(), mtime=0))
 
 
-def _folder(corpus: str) -> Path:
+def _kept_folder() -> Path:
     """The folder that huggingface_hub gives to other libraries: it moves with HF_HOME."""
     from huggingface_hub import constants
 
-    return Path(constants.HF_ASSETS_CACHE).expanduser() / "selector-audit" / corpus
-
-
-def _file(corpus: str, name: str, revision: str) -> Path:
-    return _folder(corpus) / revision / f"{name}.json.gz"
-
-
-def _age(file: Path) -> float:
-    return -file.stat().st_mtime
+    return Path(constants.HF_ASSETS_CACHE).expanduser() / "selector-audit" / "c4"

@@ -93,11 +93,7 @@ class Parts(NamedTuple):
     complete: bool
 
 
-class _Found(NamedTuple):
-    """form: the marks by which the thinking part was found, "" for none."""
-
-    parts: Parts
-    form: str
+_Found = tuple[Parts, str]  # and the marks by which the thinking part was found, "" for none
 
 
 def after_thinking(reply: str, marks: Iterable[Marks] = ()) -> Said:
@@ -110,19 +106,19 @@ def after_thinking(reply: str, marks: Iterable[Marks] = ()) -> Said:
 def parts(reply: str, marks: Iterable[Marks] = ()) -> Parts:
     """The thinking part apart from what is said after it; see `after_thinking`. The heads of harmony's messages stay in
     the thinking part."""
-    return _found(reply, tuple(marks)).parts
+    return _found(reply, tuple(marks))[0]
 
 
 def thinking_form(reply: str, marks: Iterable[Marks] = ()) -> str:
     """By which marks the thinking part was found, for tables: `<think> … </think>`; "" for a reply without one."""
-    return _found(reply, tuple(marks)).form
+    return _found(reply, tuple(marks))[1]
 
 
 def _found(reply: str, marks: tuple[Marks, ...]) -> _Found:
     if _HARMONY.match(reply):
         before, final, said = reply.rpartition(_FINAL)
         form = f"{_CHANNEL} … {_FINAL if final else NEVER_CLOSED}"
-        return _Found(Parts(before.strip(), said.strip(), True) if final else Parts(reply.strip(), "", False), form)
+        return Parts(before.strip(), said.strip(), True) if final else Parts(reply.strip(), "", False), form
     opened_by = _opening(reply, marks)
     if opened_by is None:
         return _closed_only(reply, marks)
@@ -130,13 +126,13 @@ def _found(reply: str, marks: tuple[Marks, ...]) -> _Found:
     opening = begins[0].strip()
     closed = closing.search(reply, begins.end())
     if closed is None:
-        return _Found(Parts(reply[begins.end() :].strip(), "", False), f"{opening} … {NEVER_CLOSED}")
+        return Parts(reply[begins.end() :].strip(), "", False), f"{opening} … {NEVER_CLOSED}"
     thinking, rest = reply[begins.end() : closed.start()].strip(), reply[closed.end() :].strip()
     form = f"{opening} … {closed[0]}"
     if _opening(rest, marks):  # some models think in several parts
-        further = _found(rest, marks).parts
-        return _Found(further._replace(thinking=f"{thinking}\n\n{further.thinking}".strip()), form)
-    return _Found(Parts(thinking, _unwrapped(rest), True), form)
+        further, _ = _found(rest, marks)
+        return further._replace(thinking=f"{thinking}\n\n{further.thinking}".strip()), form
+    return Parts(thinking, _unwrapped(rest), True), form
 
 
 def _opening(reply: str, marks: tuple[Marks, ...]) -> tuple[re.Match[str], re.Pattern[str]] | None:
@@ -157,13 +153,13 @@ def _opening(reply: str, marks: tuple[Marks, ...]) -> tuple[re.Match[str], re.Pa
 def _closed_only(reply: str, marks: tuple[Marks, ...]) -> _Found:
     own = "|".join(re.escape(closing) for _, closing in marks)
     closed = (re.search(own, reply) if own else None) or _CLOSING.search(reply)
-    none = _Found(Parts("", reply, True), "")
+    none = Parts("", reply, True), ""
     if closed is None or _MARK.search(reply, 0, closed.start()):  # its opening mark, inside the text
         return none
     if _SPOKEN_OF[0].search(reply[: closed.start()]) and _SPOKEN_OF[1].match(reply, closed.end()):
         return none
     said = _unwrapped(reply[closed.end() :].strip())
-    return _Found(Parts(reply[: closed.start()].strip(), said, True), f"… {closed[0]}")
+    return Parts(reply[: closed.start()].strip(), said, True), f"… {closed[0]}"
 
 
 def _unwrapped(said: str) -> str:

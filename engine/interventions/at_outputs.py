@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
+from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
 from engine.models.rows import decoder_blocks
@@ -71,12 +73,13 @@ class Outputs:
         if any(part.intervention.reads_tokens for _, parts in at_outputs + at_inputs for part in parts):
             self.hooks.append((loaded.model.get_input_embeddings(), self._read_tokens))
         self.hooks += [
-            (loaded.model.get_submodule(layer.name), self._hook(layer, parts)) for layer, parts in at_outputs
+            (loaded.model.get_submodule(layer.name), partial(self._edit, layer, parts)) for layer, parts in at_outputs
         ]
         self.before: list[tuple[nn.Module, _Before]] = [
-            (loaded.model.get_submodule(layer.name), self._hook_before(layer, parts)) for layer, parts in at_inputs
+            (loaded.model.get_submodule(layer.name), partial(self._edit_input, layer, parts))
+            for layer, parts in at_inputs
         ]
-        self.hooks += [(block, self._steer(added)) for block, added in _added_to_blocks(loaded, edits)]
+        self.hooks += [(block, partial(self._steer, added)) for block, added in _added_to_blocks(loaded, edits)]
         self._lock = loaded.lock
         self._here = threading.local()  # .now: what the sequences of this thread's passes carry
 
@@ -93,35 +96,27 @@ class Outputs:
             finally:
                 self._here.now = before
 
-    def _hook(self, layer: Layer, parts: list[_Part]) -> _Hook:
-        def hook(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            now: _Now | None = getattr(self._here, "now", None)
-            return None if now is None else now.edited(output, parts, layer)
+    @property
+    def _now(self) -> _Now | None:
+        return getattr(self._here, "now", None)
 
-        return hook
+    def _edit(self, layer: Layer, parts: list[_Part], _module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
+        return None if self._now is None else self._now.edited(output, parts, layer)
 
-    def _hook_before(self, layer: Layer, parts: list[_Part]) -> _Before:
-        def hook(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            now: _Now | None = getattr(self._here, "now", None)
-            return None if now is None else (now.edited(args[0], parts, layer), *args[1:])
-
-        return hook
+    def _edit_input(self, layer: Layer, parts: list[_Part], _module: nn.Module, args: Any) -> tuple[Any, ...] | None:
+        return None if self._now is None else (self._now.edited(args[0], parts, layer), *args[1:])
 
     def _read_tokens(self, _module: nn.Module, args: tuple[Any, ...], _output: Any) -> None:
-        now: _Now | None = getattr(self._here, "now", None)
-        if now is not None:
-            now.tokens, now.sources = args[0], {}
+        if self._now is not None:
+            self._now.tokens, self._now.sources = args[0], {}
 
-    def _steer(self, added: _Added) -> _Hook:
-        def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
-            now: _Now | None = getattr(self._here, "now", None)
-            if now is None or not any(added.touched[edit] for edit in now.distinct):
-                return None
-            if isinstance(output, tuple):  # some architectures give attention weights or a cache beside the stream
-                return (added.to(output[0], now), *output[1:])
-            return added.to(output, now)
-
-        return hook
+    def _steer(self, added: _Added, _module: nn.Module, _args: Any, output: Any) -> Any:
+        now = self._now
+        if now is None or not any(added.touched[edit] for edit in now.distinct):
+            return None
+        if isinstance(output, tuple):  # some architectures give attention weights or a cache beside the stream
+            return (added.to(output[0], now), *output[1:])
+        return added.to(output, now)
 
 
 @dataclass(eq=False)
@@ -281,12 +276,7 @@ def sees_sequences(loaded: LoadedModel) -> bool:
     model = loaded.model
     if model not in _sees_sequences:
         shapes: set[tuple[int, ...]] = set()
-        own = threading.get_ident()
-
-        def note(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> None:
-            if threading.get_ident() == own:
-                shapes.add(tuple(output.shape[:-1]))
-
+        note = listener(lambda output: shapes.add(tuple(output.shape[:-1])))
         ids = torch.zeros(2, 3, dtype=torch.long, device=input_device(model))
         hooks: _Hooks = [(model.get_submodule(layer.name), note) for layer in loaded.rows.layers]
         with loaded.lock, torch.no_grad(), hooked(None, hooks):

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,24 +40,16 @@ def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
     own = threading.get_ident()
     shape = (0, 0)
 
-    def watch(layer: Layer) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-            if threading.get_ident() == own:
-                seen = Seen(shape, args[1] if routed(module) else None)
-                see(place_of(layer), output if layer.side == "output" else args[0], seen)
+    def hook(layer: Layer, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if threading.get_ident() == own:
+            seen = Seen(shape, args[1] if routed(module) else None)
+            see(place_of(layer), output if layer.side == "output" else args[0], seen)
 
-        return hook
-
-    with loaded.lock:
+    with loaded.lock, ExitStack() as hooks:
         if is_masked(loaded.model):
             raise RuntimeError("calibration text is read on the unedited model; leave `zeroed` before")
-        handles = []
-        try:
-            for layer in places(loaded):
-                handles.append(loaded.model.get_submodule(layer.name).register_forward_hook(watch(layer)))
-            for chunk in windows.read_ids.split(max(1, TOKENS_AT_ONCE // windows.read_ids.shape[1])):
-                shape = (chunk.shape[0], chunk.shape[1])
-                loaded.model(input_ids=chunk.to(input_device(loaded.model)), use_cache=False)
-        finally:
-            for handle in handles:
-                handle.remove()
+        for layer in places(loaded):
+            hooks.callback(loaded.model.get_submodule(layer.name).register_forward_hook(partial(hook, layer)).remove)
+        for chunk in windows.read_ids.split(max(1, TOKENS_AT_ONCE // windows.read_ids.shape[1])):
+            shape = (chunk.shape[0], chunk.shape[1])
+            loaded.model(input_ids=chunk.to(input_device(loaded.model)), use_cache=False)

@@ -1,7 +1,7 @@
 """Blocks before the first one that an edit changes say what they say unedited: many edits need them run only once.
 
 What goes into the first edited block is kept for the next edit that begins there. No bit of a result changes by it,
-and no key. `tests/benchmarks/bench_earlier_blocks.py` times it."""
+and no key."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from engine.edits.edit import AnyEdit, Steering
 from engine.interventions.at_outputs import hooked
 from engine.interventions.uninterrupted import Undone, uninterrupted
+from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.rows import decoder_blocks
@@ -76,7 +77,7 @@ class FromFirstEdited:
         key = hashlib.sha256(told).digest()
         if key in outputs:
             return _instead(blocks[: self._first], outputs[key])
-        return hooked(None, [(blocks[self._first - 1], _listener(partial(self._kept.add, key)))])
+        return hooked(None, [(blocks[self._first - 1], listener(partial(self._kept.add, key)))])
 
 
 class KeptOutputs:
@@ -138,7 +139,7 @@ def _begins_alike(loaded: LoadedModel, first: int) -> bool:
             found.append(_copied(output))
 
     with loaded.lock:
-        with hooked(None, [(block, _listener(partial(heard, block))) for block in blocks]):
+        with hooked(None, [(block, listener(partial(heard, block))) for block in blocks]):
             plain = logits(ids)
         if calls != blocks or not _replayable(found[0], ids):
             return False
@@ -162,17 +163,6 @@ def _copied(output: Any) -> Any:
     if isinstance(output, tuple):
         return (output[0].clone(), *output[1:]) if output and isinstance(output[0], Tensor) else output
     return output.clone() if isinstance(output, Tensor) else output
-
-
-def _listener(told: Callable[[Any], object]) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-    """A forward hook that tells the outputs of this thread's passes."""
-    own = threading.get_ident()
-
-    def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-        if threading.get_ident() == own:
-            told(output)
-
-    return hook
 
 
 @contextmanager

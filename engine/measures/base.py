@@ -155,7 +155,7 @@ class AverageMeasure(Measure[Average]):
 @dataclass(frozen=True)
 class TokenMeasure(Measure[R]):
     """A measure that reads the logits at every predicted token of some windows, and nothing else. It passes nothing
-    itself (`engine.measures.token_sums`, `engine.run.edited_passes`).
+    itself (`engine.measures.predictions`, `engine.run.edited_passes`).
 
     beside_unedited: does it compare with the unedited model on the same tokens? Then edits are made at the outputs,
     several in turn beside one set of passes of the unedited model."""

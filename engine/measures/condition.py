@@ -4,20 +4,21 @@ Lee et al. 2024, "Programming Refusal with Conditional Activation Steering", arX
 
 import hashlib
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from engine.data.prompts import pad_left
 from engine.edits.edit import UNEDITED, AnyEdit, Vector
 from engine.interventions.at_outputs import hooked
 from engine.measures.base import Measure
+from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
@@ -99,18 +100,13 @@ def block_states(
     blocks, device = decoder_blocks(loaded.model), input_device(loaded.model)
     found: dict[int, Tensor] = {}
     weights = torch.empty(0)
-    own = threading.get_ident()
 
-    def hook_for(block: int) -> Any:
-        def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-            if threading.get_ident() == own:
-                stream = output[0] if isinstance(output, tuple) else output  # [B, T, d]
-                found[block] = (stream.float() * weights.to(stream.device)[:, :, None]).sum(1).cpu().double()
-
-        return hook
+    def note(block: int, output: Any) -> None:
+        stream = output[0] if isinstance(output, tuple) else output  # [B, T, d]
+        found[block] = (stream.float() * weights.to(stream.device)[:, :, None]).sum(1).cpu().double()
 
     parts = []
-    with hooked(None, [(block, hook_for(number)) for number, block in enumerate(blocks)]):
+    with hooked(None, [(block, listener(partial(note, number))) for number, block in enumerate(blocks)]):
         for start in range(0, len(sequences), batch_size):
             batch = pad_left(sequences[start : start + batch_size])
             counts = torch.tensor(last[start : start + batch_size])

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,36 +13,18 @@ from engine.data.prompts import pad_left, prompt_ids
 from engine.data.thinking import opened
 from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
-from engine.measures.base import Measure
-from engine.measures.predictions import kind_of, logit_budget, under_one_softmax
+from engine.measures.base import Average, Measure
+from engine.measures.predictions import kind_of, logits_that_fit, under_one_softmax, vocabulary_of
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
-from engine.stats.paired import ratio_stderr
 
 EDITS_TOGETHER = 16  # that share one set of passes of the unedited model
 
 
 @dataclass(frozen=True)
-class Divergence:
-    """Summed KL in nats over the positions of each prompt's reply, and how many positions these are."""
-
-    prompt_nats: tuple[float, ...]
-    prompt_positions: tuple[int, ...]
-
-    @property
-    def nats_per_token(self) -> float:
-        """Sum over prompts of nats / sum of positions."""
-        return math.fsum(self.prompt_nats) / sum(self.prompt_positions)
-
-    @property
-    def stderr(self) -> float | None:
-        """Of `nats_per_token`, with prompts as the independent units; None for a single prompt."""
-        return ratio_stderr(self.prompt_nats, self.prompt_positions)
-
-
-@dataclass(frozen=True)
-class Kl(Measure[Divergence]):
-    """KL(unedited || edited) = sum_v p(v) (log p(v) - log q(v)), at every position of a reply, in nats.
+class Kl(Measure[Average]):
+    """KL(unedited || edited) = sum_v p(v) (log p(v) - log q(v)), at every position of a reply, in nats: a sum for each
+    prompt, and how many positions its reply has.
 
     p, q: next-token distributions of the unedited and of the edited model after the same prompt and the same beginning
     of the reply. A reply of T tokens has T + 1 positions: from where its first token is predicted to where it is over.
@@ -67,30 +48,33 @@ class Kl(Measure[Divergence]):
             self._hashes[loaded.tokenizer_hash] = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
         return {"tokens": self._hashes[loaded.tokenizer_hash], "batch_size": self.batch_size}
 
-    def encode(self, result: Divergence) -> Json:
-        return {"prompt_nats": result.prompt_nats, "prompt_positions": result.prompt_positions}
+    def encode(self, result: Average) -> Json:
+        return {"prompt_nats": result.sums, "prompt_positions": result.counts}
 
-    def decode(self, stored: Json) -> Divergence:
-        return Divergence(tuple(stored["prompt_nats"]), tuple(stored["prompt_positions"]))
+    def decode(self, stored: Json) -> Average:
+        return Average(tuple(stored["prompt_nats"]), tuple(stored["prompt_positions"]))
 
     def together(self, loaded: LoadedModel) -> int:
         """Always several: the unedited model has to be there beside them, so nothing is put into the weights."""
         return EDITS_TOGETHER
 
     @torch.no_grad()
-    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Divergence]:
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Average]:
         """Unedited and edited passes have the same shape, so that an edit of nothing gives 0 exactly."""
         plain, asked = self._sequences(loaded, ""), self._sequences(loaded, self.system)
         positions = tuple(n for _, n in plain)
         nats: list[list[float]] = [[] for _ in edits]
+        fit = logits_that_fit(kind_of(loaded.device), max(positions), vocabulary_of(loaded.model))
+        size = max(1, min(self.batch_size, fit))
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
-            for some in _batches(loaded, positions, self.batch_size):
+            for start in range(0, len(positions), size):
+                some = slice(start, start + size)
                 before = _logits(loaded, outputs, 0, plain[some])
                 for number in range(len(edits)):
                     after = _logits(loaded, outputs, number + 1, asked[some])
                     for row, n in enumerate(positions[some]):
                         nats[number].append(float(token_kl(before[row, -n:], after[row, -n:]).sum()))
-        return [Divergence(tuple(sums), positions) for sums in nats]
+        return [Average(tuple(sums), positions) for sums in nats]
 
     def _sequences(self, loaded: LoadedModel, system: str) -> list[tuple[list[int], int]]:
         """Token ids of every prompt with its reply, and how many positions the reply has."""
@@ -113,15 +97,6 @@ def token_kl(before: Tensor, after: Tensor) -> Tensor:
         log_p, log_q = (logits.cpu().double().log_softmax(-1) for logits in (first, second))
         parts.append((log_p.exp() * (log_p - log_q)).sum(-1))
     return torch.cat(parts)
-
-
-def _batches(loaded: LoadedModel, positions: Sequence[int], batch_size: int) -> Iterator[slice]:
-    """In the order given, `batch_size` at most and as many as the budget of logits allows."""
-    vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
-    budget = logit_budget(kind_of(loaded.device))
-    size = max(1, min(batch_size, budget // (max(positions) * vocabulary)))
-    for start in range(0, len(positions), size):
-        yield slice(start, start + size)
 
 
 def _logits(loaded: LoadedModel, outputs: Outputs, edit: int, sequences: Sequence[tuple[list[int], int]]) -> Tensor:

@@ -3,7 +3,7 @@
 Both are read against replies that the unedited model wrote itself (`Reference`): no number is set by hand but how many
 of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,7 +21,6 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.records.locks import OnWait, held, patient
-from engine.records.progress import passing
 from engine.selectors.passes import wide
 
 NGRAM = 4  # tokens; seq-rep-4 of Welleck et al. 2020, arXiv:1908.04319
@@ -49,30 +48,32 @@ def reply_log_probabilities(
     pass over as many replies as fit; the model's lock is held for each. thinking: the template's thinking mode left
     on."""
     ends = sorted(end_tokens(loaded.model, loaded.tokenizer))
-    device = input_device(loaded.model)
     sequences = [[*prompt_ids(loaded.tokenizer, one.prompt, thinking=thinking), *one.tokens] for one in asked]
-    longest = max((len(one.tokens) + 1 for one in asked), default=1)
-    at_once = logits_that_fit(kind_of(str(device)), longest, vocabulary_of(loaded.model))
     found: list[Tensor] = []
-    for start in range(0, len(asked), at_once):
-        some = asked[start : start + at_once]
-        kept = max(len(one.tokens) for one in some) + 1
-        batch = pad_left(sequences[start : start + at_once]).to(device)
-        passing()
-        with held(loaded.lock, on_wait):
-            logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=kept).logits
-        for one, of_one in zip(some, logits, strict=True):
-            found.append(_read(wide(of_one[-len(one.tokens) - 1 :]).log_softmax(-1), one, ends))
+    passed = _logits(loaded, sequences, [len(one.tokens) + 1 for one in asked], on_wait)
+    for one, logits in zip(asked, passed, strict=True):
+        log_probabilities = wide(logits).log_softmax(-1)  # [len(tokens) + 1, V], the last row of what follows the reply
+        tokens = torch.tensor(list(one.tokens), dtype=torch.long, device=logits.device)
+        said = log_probabilities[:-1].gather(1, tokens[:, None])[:, 0]
+        if one.finished and ends:
+            said = torch.cat([said, log_probabilities[-1, ends].logsumexp(0, keepdim=True)])
+        found.append(said.cpu())
     return found
 
 
-def _read(log_probabilities: Tensor, one: Asked, ends: Sequence[int]) -> Tensor:
-    """log_probabilities [len(tokens) + 1, V], the last row of what follows the reply."""
-    tokens = torch.tensor(list(one.tokens), dtype=torch.long, device=log_probabilities.device)
-    said = log_probabilities[:-1].gather(1, tokens[:, None])[:, 0]
-    if one.finished and ends:
-        said = torch.cat([said, log_probabilities[-1, list(ends)].logsumexp(0, keepdim=True)])
-    return said.cpu()
+def _logits(
+    loaded: LoadedModel, sequences: Sequence[list[int]], last: Sequence[int], on_wait: OnWait
+) -> Iterator[Tensor]:
+    """Logits [last, V] at so many last positions of every sequence: one pass over as many as fit, each under the
+    lock."""
+    device = input_device(loaded.model)
+    at_once = logits_that_fit(kind_of(str(device)), max(last, default=1), vocabulary_of(loaded.model))
+    for start in range(0, len(sequences), at_once):
+        batch, some = pad_left(sequences[start : start + at_once]).to(device), last[start : start + at_once]
+        with held(loaded.lock, on_wait):
+        passing()
+            logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=max(some)).logits
+        yield from (of_one[-count:] for of_one, count in zip(logits, some, strict=True))
 
 
 def repetition(tokens: Sequence[int]) -> float:
@@ -182,20 +183,15 @@ def prompt_log_probabilities(loaded: LoadedModel, prompts: Sequence[str], *, on_
     Words are what blanks part: a name that the vocabulary has in pieces costs the sum of these, which a mean over
     tokens hides. Own tokens: those between what the templated prompt has in common with another one at its beginning
     and at its end. Of the model as it is; its lock is held for each pass."""
-    tokenizer, device = loaded.tokenizer, input_device(loaded.model)
-    sequences, other = [prompt_ids(tokenizer, prompt) for prompt in prompts], prompt_ids(tokenizer, _OTHER)
-    at_once = logits_that_fit(kind_of(str(device)), max(map(len, sequences), default=1), vocabulary_of(loaded.model))
+    sequences = [prompt_ids(loaded.tokenizer, prompt) for prompt in prompts]
+    other = prompt_ids(loaded.tokenizer, _OTHER)
     found: list[float] = []
-    for start in range(0, len(sequences), at_once):
-        some = sequences[start : start + at_once]
-        batch = pad_left(some).to(device)
-        with held(loaded.lock, on_wait):
-            logits = loaded.model(**batch._asdict(), use_cache=False).logits
-        for prompt, ids, of_one in zip(prompts[start:], some, logits, strict=False):
-            first, last = max(1, _common(ids, other)), len(ids) - _common(ids[::-1], other[::-1])
-            values = wide(of_one[-len(ids) :][first - 1 : last - 1]).log_softmax(-1)
-            own = torch.tensor(ids[first:last], dtype=torch.long, device=values.device)
-            found.append(float(values.gather(1, own[:, None]).sum()) / len(prompt.split()))
+    passed = _logits(loaded, sequences, list(map(len, sequences)), on_wait)
+    for prompt, ids, logits in zip(prompts, sequences, passed, strict=True):
+        first, last = max(1, _common(ids, other)), len(ids) - _common(ids[::-1], other[::-1])
+        values = wide(logits[first - 1 : last - 1]).log_softmax(-1)
+        own = torch.tensor(ids[first:last], dtype=torch.long, device=values.device)
+        found.append(float(values.gather(1, own[:, None]).sum()) / len(prompt.split()))
     return found
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.edits.edit import AnyEdit
@@ -73,7 +72,9 @@ class LogitBits(Measure[Bits]):
             with faster_products(wanted=False):  # a rewrite's own Linears, those of decoys, do without
                 logits = loaded.model(input_ids=ids, use_cache=False).logits
             finite = finite and bool(logits.isfinite().all())
-            hashes += [_hash(one) for one in logits]
+            whole = logits.detach().cpu().contiguous()
+            bits = whole.view(_INTEGERS[whole.element_size()])
+            hashes += [hashlib.sha256(one.numpy().tobytes()).hexdigest() for one in bits]
             predicted = token_nll(logits[:, first:-1], ids[:, first + 1 :].to(logits.device))
             nats += predicted.cpu().double().sum(-1).tolist()
         count, length = self.windows.input_ids.shape
@@ -83,8 +84,3 @@ class LogitBits(Measure[Bits]):
         count, length = self.windows.read_ids.shape
         fit = logits_that_fit(kind_of(loaded.device), length, vocabulary_of(loaded.model))  # every logit is looked at
         return self.batch_size or min(fit, count)
-
-
-def _hash(logits: Tensor) -> str:
-    whole = logits.detach().cpu().contiguous()
-    return hashlib.sha256(whole.view(_INTEGERS[whole.element_size()]).numpy().tobytes()).hexdigest()

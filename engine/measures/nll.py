@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from engine.data.corpora import Windows
 from engine.measures.base import TokenMeasure, register_measure
-from engine.measures.predictions import Predictions, predictions, sent
-from engine.measures.token_sums import of_model
+from engine.measures.predictions import Predictions, of_model, predictions, sent
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.stats.blocks import Blocks

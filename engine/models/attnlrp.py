@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,6 @@ FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 
 _rules = threading.RLock()  # held by whoever takes gradients, plain ones or relevances
 _active: list[str] = []  # the family whose classes carry lxt's rules now, at most one
-_MISSING = object()
 
 
 @contextmanager
@@ -58,7 +57,7 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
             raise RuntimeError(f"attn_lrp is already active (for {_active[0]}); leave that block first")
         rules = _rules_of(model)
         with ExitStack() as undo:
-            before = logits_before(model) if _to_be_tried(rules, model) else None
+            before = logits_before(model) if rules.by_structure and not tried(model) else None
             _active.append(rules.family)
             undo.callback(_active.clear)
             _install(rules, model, undo)
@@ -77,25 +76,15 @@ def plain_gradients() -> Iterator[None]:
         yield
 
 
-def model_family(model: nn.Module) -> str:
-    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them. Shapes
-    are enough. Errors: InputError saying which part of a block differs from those that have rules, or that lxt is not
-    installed."""
-    return _rules_of(model).family
-
-
 def check_rules(model: nn.Module) -> str:
-    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score. Errors:
-    those of `attn_lrp`."""
+    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them. Shapes
+    are enough; where the model has its weights the rules are tried on it as well, before any score.
+    Errors: those of `attn_lrp`; InputError says which part of a block differs, or that lxt is not installed."""
     rules = _rules_of(model)
-    if _to_be_tried(rules, model):
+    if rules.by_structure and not tried(model):
         with attn_lrp(model):
             pass
     return rules.family
-
-
-def _to_be_tried(rules: _Rules, model: nn.Module) -> bool:
-    return rules.by_structure and not tried(model)
 
 
 @dataclass(frozen=True)
@@ -114,7 +103,7 @@ def _rules_of(model: nn.Module) -> _Rules:
     if own:
         _package()
         modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-        return _Rules(family, _patch_map(family), (modeling,), by_structure=False)
+        return _Rules(family, _lxt(f"models.{family}").attnLRP, (modeling,), by_structure=False)
     found = _structure(model)
     if isinstance(found, str):
         raise InputError(
@@ -175,8 +164,12 @@ def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:
         if not inspect.isclass(target):
             continue  # the attention functions, below: lxt's own patch leaves a dict that transformers 5 cannot use
         method = patch.keywords.get("method_name", "forward")
-        undo.callback(_restore, target, method, vars(target).get(method, _MISSING))
-        if not _quietly(patch, target):
+        own = vars(target).get(method)
+        undo.callback(delattr, target, method) if own is None else undo.callback(setattr, target, method, own)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # lxt warns where it also returns False, which is an error here
+            patched = patch(target)
+        if not patched:
             raise RuntimeError(
                 f"{target.__name__}.{method} already carries lxt's rules, set by other code in this process; "
                 "start a new process and let attn_lrp set them"
@@ -196,28 +189,10 @@ def _install_on_hooked(target: type, model: nn.Module, undo: ExitStack) -> None:
             module._old_forward = patched
 
 
-def _restore(target: Any, name: str, value: object) -> None:
-    if value is _MISSING:
-        delattr(target, name)
-    else:
-        setattr(target, name, value)
-
-
-def _quietly(patch: Callable[[type], bool], target: type) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # lxt warns where it also returns False, which is an error here
-        return patch(target)
-
-
-def _patch_map(family: str) -> Mapping[Any, Any]:
-    """lxt's `attnLRP` map: class or module -> function that patches it."""
-    return _lxt(f"models.{family}").attnLRP
-
-
 def rules_load() -> None:
     """Errors: InputError where lxt is missing, whatever its import raises where it does not fit."""
     for family in FAMILIES:
-        _patch_map(family)
+        _lxt(f"models.{family}").attnLRP  # noqa: B018 it has to be there
     _patches(Structure({}, (), ()))
 
 

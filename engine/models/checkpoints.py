@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from engine.models.downloads import hub_name
 from engine.models.gguf_header import SUFFIX, read_header
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
-from engine.models.other_formats import ADAPTER, explained
 from engine.models.sizes import check_sizes
 from engine.models.transfers import Stopped, Transfer, size_text
 from engine.records import bounds
@@ -23,6 +23,9 @@ from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
 DEMO = "demo"
+ADAPTER = "adapter_config.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+_NO_WEIGHTS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")  # a Trainer's own files
 WEIGHT_INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 TOKENIZER_FILES = (
@@ -197,7 +200,12 @@ def find_checkpoint(
     try:
         return _from_hub(name, revision or pasted, weights=weights, transfer=transfer)
     except Stopped:
-        raise _stopped(name, transfer) from None
+        fetched, total, _ = transfer.progress if transfer else (0, None, None)
+        how = "before its weights; run again to start it anew"
+        if total:
+            so_far = f"at {size_text(fetched)} of {size_text(total)}"
+            how = f"{so_far}; what was fetched is kept, run again to go on from there"
+        raise InputError(f"the download of {name} was stopped {how}") from None
 
 
 def _local(model_id: str, path: Path) -> Checkpoint:
@@ -210,16 +218,6 @@ def _local(model_id: str, path: Path) -> Checkpoint:
         return Checkpoint.of_gguf(model_id, path)
     raise InputError(
         f"{model_id} is a file; give the model folder that holds config.json and *.safetensors, or a GGUF file"
-    )
-
-
-def _stopped(model_id: str, transfer: Transfer | None) -> InputError:
-    fetched, total, _ = transfer.progress if transfer else (0, None, None)
-    if not total:
-        return InputError(f"the download of {model_id} was stopped before its weights; run again to start it anew")
-    return InputError(
-        f"the download of {model_id} was stopped at {size_text(fetched)} of {size_text(total)}; "
-        "what was fetched is kept, run again to go on from there"
     )
 
 
@@ -265,6 +263,39 @@ def _from_hub(name: str, revision: str | None, *, weights: bool, transfer: Trans
         others = sorted(other for other in _listed(checkpoint) if other.endswith(SUFFIX))
         raise InputError(f"{model_id} holds no file {packed}; it has {', '.join(others) or 'no GGUF file'}")
     return Checkpoint.of_gguf(name, folder / packed, folder.name) if packed else checkpoint
+
+
+def explained(model_id: str, names: Collection[str], adapter: Path | None = None) -> InputError | None:
+    """The error for a repository or folder with these files (paths within it), None where nothing is known to be wrong
+    with it; an adapter beside whole weights, which may or may not have it in them, is one too. adapter: its
+    `adapter_config.json` where that is here."""
+    files = sorted(Path(name).name for name in names)
+    whole = [name for name in files if name.endswith(".safetensors") and not name.startswith("adapter_")]
+    if ADAPTER in files:
+        if whole and "config.json" in files:
+            return InputError(f"{model_id} holds an adapter beside its weights; merge it first, or remove the adapter")
+        return InputError(
+            f"{model_id} is an adapter without its base model{_base(adapter)}; "
+            "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
+        )
+    if whole:
+        return None
+    pickles = [name for name in files if name.endswith(_PICKLES) and name not in _NO_WEIGHTS]
+    if pickles:
+        return InputError(
+            f"{model_id} has its weights only as {pickles[0]}, which this software does not load (pickle can run "
+            "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
+        )
+    return None
+
+
+def _base(adapter: Path | None) -> str:
+    try:
+        content = bounds.json_of(adapter) if adapter else {}
+    except (OSError, ValueError, RecursionError):
+        content = {}
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    return f" {base}" if isinstance(base, str) and base else ""
 
 
 def _two_sets(model_id: str) -> InputError:

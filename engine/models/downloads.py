@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from engine.models.hub_failures import (
@@ -22,8 +23,9 @@ from engine.models.hub_failures import (
 )
 from engine.models.transfers import Stopped, Transfer
 
-_PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
-_LONGEST_PAUSE_S = 60
+PAUSES_S = (1.0, 4.0)  # before another try, as long as nothing has come
+LONGEST_PAUSE_S = 60
+Result = TypeVar("Result")
 _GRACE_S = 2.0  # for the threads of a download to end by themselves after Ctrl-C
 # The storage layer's own settings, unless the user gives them: it would try a blocked host for minutes.
 _STORAGE_LAYER = {
@@ -62,19 +64,32 @@ def fetch_files(
             tqdm_class=_bar(stop, shown=transfer is None),
         )
 
-    pauses = iter(_PAUSES_S)
-    while True:
+    def attempt() -> str:
         end_silence()
+        return _interruptible(fetch, asked_to_end)
+
+    return Path(patiently(attempt, _pause, time.sleep if transfer is None else transfer.pause))
+
+
+def patiently(
+    action: Callable[[], Result],
+    pause_after: Callable[[Exception, float | None], float | None],
+    sleep: Callable[[float], object],
+    come: Callable[[], int] = lambda: 0,
+) -> Result:
+    """The action, again after a fault that passes; given up after three in a row in which no byte came. pause_after:
+    seconds until another try by the error and the usual pause, None for none. come: bytes that are there."""
+    pauses, before = iter(PAUSES_S), come()
+    while True:
         try:
-            return Path(_interruptible(fetch, asked_to_end))
+            return action()
         except hub_errors() as error:
-            pause = _pause(error, next(pauses, None))
+            if come() > before:
+                pauses, before = iter(PAUSES_S), come()
+            pause = pause_after(error, next(pauses, None))
             if pause is None:
                 raise
-            if transfer is None:
-                time.sleep(pause)
-            else:
-                transfer.pause(pause)
+        sleep(pause)
 
 
 def in_the_cache(model_id: str, patterns: Iterable[str], revision: str | None) -> Path | None:
@@ -98,9 +113,17 @@ def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | Non
 
 
 def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
-    """Sizes of a model's files by name, from its listing; None where none was kept and the hub does not answer."""
+    """Sizes of a model's files by name, from the listing that was kept with the snapshot, or else from the hub; None
+    where none was kept and the hub does not answer."""
+    from huggingface_hub import HfApi, get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
     try:
-        return _listing(repo_id, commit)
+        with suppress(CachedRepoTreeNotFoundError):
+            return {file.path: file.size for file in get_cached_repo_tree(repo_id, revision=commit)}
+        end_silence()
+        files = HfApi().list_repo_tree(repo_id, revision=commit)
+        return {file.path: file.size for file in files if hasattr(file, "size")}
     except hub_errors():
         return None
 
@@ -114,37 +137,12 @@ def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> 
     needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
     if needed is None or needed - kept <= free:
         return None
-    unanswered: tuple[type[Exception], ...] = (
-        *hub_errors(),
-        TypeError,
-    )  # TypeError: an older huggingface_hub, without dry runs
-    try:  # the cache may hold the same bytes for another commit, which a dry run knows
+    with suppress(*hub_errors()):  # the cache may hold the same bytes for another commit, which a dry run knows
         files = snapshot_download(
             repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_bar(shown=False)
         )
         needed = sum(file.file_size or 0 for file in files if file.will_download)
-    except unanswered:
-        pass
     return disk_full(needed - kept, f"the files of {repo_id}") if needed - kept > free else None
-
-
-def _listing(repo_id: str, commit: str) -> dict[str, int]:
-    """From what was kept with the snapshot, or else from the hub."""
-    from huggingface_hub import HfApi
-
-    try:
-        from huggingface_hub import get_cached_repo_tree
-        from huggingface_hub.errors import CachedRepoTreeNotFoundError
-
-        try:
-            return {file.path: file.size for file in get_cached_repo_tree(repo_id, revision=commit)}
-        except CachedRepoTreeNotFoundError:
-            pass
-    except ImportError:  # an older huggingface_hub
-        pass
-    end_silence()
-    files = HfApi().list_repo_tree(repo_id, revision=commit)
-    return {file.path: file.size for file in files if hasattr(file, "size")}
 
 
 def end_silence() -> None:
@@ -210,21 +208,16 @@ def _interruptible(action: Callable[[threading.Event], str], stop: threading.Eve
             pass
     except BaseException:
         stop.set()
-        _stop_storage_layer()
+        with suppress(ImportError):  # another huggingface_hub: `leave` ends its threads
+            from huggingface_hub.utils._xet import abort_xet_session
+
+            abort_xet_session()
         if not ended.wait(_GRACE_S):
             _unfinished.append(ended)
         raise
     if failed:
         raise failed[0]
     return done[0]
-
-
-def _stop_storage_layer() -> None:
-    try:
-        from huggingface_hub.utils._xet import abort_xet_session
-    except ImportError:  # another huggingface_hub: `leave` ends its threads
-        return
-    abort_xet_session()
 
 
 def _bar(stop: threading.Event | None = None, *, shown: bool = True) -> Any:
@@ -252,7 +245,7 @@ def _pause(error: Exception, usual_s: float | None) -> float | None:
     if not path.startswith("/api/") or "/tree/" in path or "/xet-read-token/" in path:
         return None
     wanted = retry_after(answer.response.headers)
-    if wanted is not None and wanted > _LONGEST_PAUSE_S:
+    if wanted is not None and wanted > LONGEST_PAUSE_S:
         return None
     return max(usual_s, wanted or 0.0)
 

@@ -1,5 +1,7 @@
-"""Other forwards of modules, also within accelerate's hooks, and attention functions replaced for a while."""
+"""Other forwards of modules, also within accelerate's hooks, attention functions replaced for a while, and hooks that
+hear one thread's passes alone."""
 
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import MethodType, ModuleType
@@ -11,6 +13,17 @@ from torch import nn
 def set_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
     """`module(...)` gives `forward(module, ...)` from now on; accelerate's hooks go on around it."""
     setattr(module, "_old_forward" if hasattr(module, "_hf_hook") else "forward", MethodType(forward, module))
+
+
+def listener(told: Callable[[Any], object]) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+    """A forward hook that tells the outputs of this thread's passes: another thread may pass the same model."""
+    own = threading.get_ident()
+
+    def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        if threading.get_ident() == own:
+            told(output)
+
+    return hook
 
 
 AttentionFunction = Callable[..., Any]

@@ -139,7 +139,9 @@ def _answered(error: Any, repo_id: str, repo_type: str, revision: str | None) ->
         )
     if isinstance(error, errors.DisabledRepoError):
         return Failure("missing", f"the hub has disabled {repo_id}{quoted}", f"give a local copy or another {kind}")
-    if status == 401 and (re.search(r"credential|token|expired", said, re.I) or _refuses_token(error, token)):
+    # A 401 to somebody who sent a token is about that, unless the hub says that it is about the repository.
+    refused = token is not None and not headers.get("X-Error-Code")
+    if status == 401 and (re.search(r"credential|token|expired", said, re.I) or refused):
         from_where = f"the token from {token}" if token else "the token"
         return Failure(
             "token",
@@ -285,11 +287,6 @@ def _named(chain: list[BaseException], *names: str) -> bool:
 
 def _status(error: BaseException) -> int | None:
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _refuses_token(error: Any, token: str | None) -> bool:
-    """A 401 to somebody who sent a token, where the hub does not say that it is about the repository."""
-    return token is not None and not error.response.headers.get("X-Error-Code")
 
 
 def _sentence(error: Any) -> str:

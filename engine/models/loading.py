@@ -1,6 +1,7 @@
 """Load a model and its tokenizer by id and revision, safetensors only, ready to be scored and masked."""
 
 import importlib.util
+import inspect
 import threading
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,6 @@ from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory, room_on
 from engine.models.products import numerics, offer_faster_products
-from engine.models.quantized import failed, unpacked, unpacking
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
@@ -173,7 +173,7 @@ def _identified(
 def _check_packed(checkpoint: Checkpoint) -> None:
     """`InputError` where weights are packed in a way that transformers cannot unpack, before they are fetched."""
     if (packed := quantization(checkpoint.config())) is not None:
-        unpacking(packed, checkpoint.id)
+        _unpacking(packed, checkpoint.id)
 
 
 def load_tokenizer(model_id: str, revision: str | None = None) -> Any:
@@ -280,7 +280,7 @@ def plain_weights(
     packed = quantization(checkpoint.config())
     method = str(checkpoint.dequantized_from)
     if packed is not None:
-        config.quantization_config = unpacking(packed, checkpoint.id)
+        config.quantization_config = _unpacking(packed, checkpoint.id)
     with quiet():
         try:
             source: dict[str, Any] = {
@@ -307,7 +307,7 @@ def plain_weights(
             if is_out_of_memory(error):
                 raise _too_large(checkpoint.id, dtype, error) from None
             if packed is not None:
-                raise failed(checkpoint.id, method, error) from None
+                raise _failed(checkpoint.id, method, error) from None
             raise InputError(
                 f"{checkpoint.id} cannot be loaded: {first_line(error)}; copy the checkpoint again"
             ) from None
@@ -325,7 +325,7 @@ def plain_weights(
                 f"{checkpoint.id}: {len(names)} weights are {what}, the first {names[0]}; the checkpoint does not "
                 f"belong to its config.json ({type(model).__name__}), so the numbers would be another model's"
             )
-    return model if packed is None else unpacked(model, skeleton(checkpoint), dtype, method, checkpoint.id)
+    return model if packed is None else _unpacked(model, skeleton(checkpoint), dtype, method, checkpoint.id)
 
 
 def _too_large(model_id: str, dtype: torch.dtype, error: BaseException) -> InputError:
@@ -333,4 +333,52 @@ def _too_large(model_id: str, dtype: torch.dtype, error: BaseException) -> Input
     return InputError(
         f"{model_id} does not fit on the device ({first_line(error)}); "
         f"use {smaller}a larger device, or --device-map auto over several"
+    )
+
+
+def _unpacking(packed: dict[str, Any], model_id: str) -> dict[str, Any]:
+    """The `quantization_config` under which transformers unpacks weights that config.json says to be packed (fp8,
+    bitsandbytes, …). Errors: InputError where it cannot."""
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
+    from transformers.quantizers.base import HfQuantizer
+
+    method = str(packed.get("quant_method", "an unknown method"))
+    name = f"bitsandbytes_{4 if packed.get('load_in_4bit') else 8}bit" if method == "bitsandbytes" else method
+    quantizer: Any = AUTO_QUANTIZER_MAPPING.get(name)
+    settings: Any = AUTO_QUANTIZATION_CONFIG_MAPPING.get(name)
+    if quantizer is None or settings is None:
+        raise _not_here(model_id, method, "the installed transformers does not know this way")
+    if "dequantize" in inspect.signature(settings).parameters:
+        return {**packed, "dequantize": True}
+    if quantizer._dequantize is HfQuantizer._dequantize:
+        raise _not_here(model_id, method, "transformers has no `dequantize` for it")
+    return packed
+
+
+def _unpacked(model: Any, shapes: nn.Module, dtype: torch.dtype, method: str, model_id: str) -> Any:
+    """The model with its weights as numbers of `dtype`. Errors: InputError where one of them is not such a number."""
+    if getattr(model, "is_quantized", False):
+        try:
+            with quiet():
+                model = model.dequantize()
+        except Exception as error:
+            raise _failed(model_id, method, error) from None
+    model.to(dtype)
+    expected = {name: weight.shape for name, weight in shapes.named_parameters()}
+    numbers = {name: weight.shape for name, weight in model.named_parameters() if weight.dtype == dtype}
+    if odd := sorted(expected.items() ^ numbers.items()):
+        raise _not_here(model_id, method, f"{odd[0][0]} stays packed")
+    return model
+
+
+def _failed(model_id: str, method: str, error: Exception) -> InputError:
+    """Loading failed, which it may not elsewhere: on another device, or with a package that is missing here."""
+    elsewhere = ", or unpack it on another machine: model.dequantize(), then model.save_pretrained(FOLDER)"
+    return _not_here(model_id, method, first_line(error), elsewhere)
+
+
+def _not_here(model_id: str, method: str, why: str, elsewhere: str = "") -> InputError:
+    return InputError(
+        f"{model_id} is quantized ({method}), and its weights cannot be unpacked here: {why}; give the unquantized "
+        f"checkpoint{elsewhere}"
     )

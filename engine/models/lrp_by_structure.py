@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -83,9 +84,9 @@ class _Probe:
                 double = twin(self.decoder, torch.Generator().manual_seed(0), torch.float64, self.stand_in)
                 for path, module in double.named_modules():
                     if not isinstance(module, _StandIn):
-                        module.register_forward_hook(self.check_output(path))
+                        module.register_forward_hook(partial(self.check_output, path))
                 callers = {id(module) for module in double.modules()}
-                wrapped_attention(_modelings(double), lambda function: self.attention(function, callers), undo)
+                wrapped_attention(_modelings(double), lambda one: partial(self.attention, one, callers), undo)
                 double(inputs_embeds=self.numbers(_TEXTS, _TOKENS, width), use_cache=False)
             except _DiffersError:
                 raise
@@ -150,40 +151,38 @@ class _Probe:
                     f"{apart:.2g} {_OF_LARGEST} on random numbers, expected at most {LINEAR_WITHIN:.0e}"
                 )
 
-    def check_output(self, path: str) -> Callable[[nn.Module, Any, Any], None]:
-        def check(module: nn.Module, _: Any, output: Any) -> None:
-            tensor = _first_tensor(output.values() if isinstance(output, dict) else output)
-            if tensor is None or len(tensor) == 1:  # one for all texts: a constant
-                return
-            nearest = self.norm_differences.get(path)
-            near = f" (the nearest RMS norm differs from it by {nearest:.2g} {_OF_LARGEST})" if nearest else ""
-            self.check_linear(tensor, f"what {path or 'the decoder'} ({type(module).__name__}){near} gives")
+    def check_output(self, path: str, module: nn.Module, _: Any, output: Any) -> None:
+        values = output.values() if isinstance(output, dict) else output
+        tensors = [values] if isinstance(values, Tensor) else values or ()
+        tensor = next((one for one in tensors if isinstance(one, Tensor)), None)
+        if tensor is None or len(tensor) == 1:  # one for all texts: a constant
+            return
+        nearest = self.norm_differences.get(path)
+        near = f" (the nearest RMS norm differs from it by {nearest:.2g} {_OF_LARGEST})" if nearest else ""
+        self.check_linear(tensor, f"what {path or 'the decoder'} ({type(module).__name__}){near} gives")
 
-        return check
-
-    def attention(self, function: Callable[..., Any], callers: set[int]) -> Callable[..., Any]:
+    def attention(
+        self, function: Callable[..., Any], callers: set[int], module: nn.Module,
+        query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any,
+    ) -> Any:  # fmt: skip
         """What stands for an attention function in calls from these modules; calls from others go through."""
-
-        def stand_in(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
-            if id(module) not in callers:
-                return function(module, query, key, value, *more, **named)
-            name = type(module).__name__
-            for tensor, what in ((query, "queries"), (key, "keys"), (value, "values")):
-                self.check_linear(tensor, f"the {what} of {name}")
-            for tensor in (*more, *named.values()):
-                if isinstance(tensor, Tensor) and len(tensor) == _TEXTS and not (tensor == tensor[:1]).all():
-                    raise _DiffersError(f"{name} gives its attention function a mask that depends on the text")
-            options = {key: value for key, value in named.items() if not isinstance(value, Tensor)}
-            self.once(
-                ("attention", function, query.shape, key.shape, value.shape, repr(options)),
-                lambda: _check_attention(function, module, (query, key, value), more, named),
-            )
-            self.attention_calls += 1
-            modeling = _modeling(module)
-            self.modelings[modeling.__name__] = modeling
-            return self.numbers(_TEXTS, query.shape[2], query.shape[1], value.shape[3]), None
-
-        return stand_in
+        if id(module) not in callers:
+            return function(module, query, key, value, *more, **named)
+        name = type(module).__name__
+        for tensor, what in ((query, "queries"), (key, "keys"), (value, "values")):
+            self.check_linear(tensor, f"the {what} of {name}")
+        for tensor in (*more, *named.values()):
+            if isinstance(tensor, Tensor) and len(tensor) == _TEXTS and not (tensor == tensor[:1]).all():
+                raise _DiffersError(f"{name} gives its attention function a mask that depends on the text")
+        options = {key: value for key, value in named.items() if not isinstance(value, Tensor)}
+        self.once(
+            ("attention", function, query.shape, key.shape, value.shape, repr(options)),
+            lambda: _check_attention(function, module, (query, key, value), more, named),
+        )
+        self.attention_calls += 1
+        modeling = _modeling(module)
+        self.modelings[modeling.__name__] = modeling
+        return self.numbers(_TEXTS, query.shape[2], query.shape[1], value.shape[3]), None
 
 
 class _StandIn(nn.Module):
@@ -269,7 +268,8 @@ def _check_attention(
         expected = (scores.softmax(-1) @ values).transpose(1, 2)
         apart = difference(function(module, query, key, value, *more, **named)[0], expected)
         if not apart <= SOFTMAX_WITHIN:
-            options = ", ".join(f"{name}={option}" for name, option in named.items() if _is_number(option))
+            numbers = {name: one for name, one in named.items() if type(one) in (int, float)}
+            options = ", ".join(f"{name}={one}" for name, one in numbers.items())
             raise _DiffersError(
                 f"the attention function beside {type(module).__name__}, called with {options}, differs from "
                 f"softmax(scaling * q k^T + mask) v by {apart:.2g} {_OF_LARGEST} on random numbers, expected at most "
@@ -287,16 +287,6 @@ def _check_linear(linear: nn.Linear, where: str) -> None:
     apart = difference(third, 2 * first - 3 * second)
     if not apart <= LINEAR_WITHIN:
         raise _DiffersError(f"{where} is no linear function: off by {apart:.2g} {_OF_LARGEST} on random numbers")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _first_tensor(values: Any) -> Tensor | None:
-    if isinstance(values, Tensor):
-        return values
-    return next((value for value in values or () if isinstance(value, Tensor)), None)
 
 
 def _owner(module: nn.Module) -> type[nn.Module]:

@@ -20,9 +20,9 @@ precision it may pass. What keeps that out is that every block is read (`lrp_by_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -81,9 +81,10 @@ def tried(model: nn.Module) -> bool:
 
 
 def logits_before(model: nn.Module) -> Tensor:
-    """The logits that `try_out` compares to, taken without the rules."""
+    """The logits that `try_out` compares to, taken without the rules: with a graph back to the embeddings, as the
+    passes of scoring have them."""
     with torch.enable_grad():
-        return logits_of(model, short_text(model))
+        return _forward(model, short_text(model))[1].detach()
 
 
 def try_out(model: nn.Module, modelings: tuple[ModuleType, ...], before: Tensor) -> None:
@@ -99,7 +100,7 @@ def try_out(model: nn.Module, modelings: tuple[ModuleType, ...], before: Tensor)
             f"({str(dtype).removeprefix('torch.')}); run again with --dtype bfloat16 or float32, or look at its weights"
         )
     with torch.enable_grad():
-        if not torch.equal(before, logits_of(model, text)):
+        if not torch.equal(before, logits_before(model)):
             raise InputError(f"{refused} its logits are others, expected the same to the bit; {others}")
         missing = missing_relevance(model, text, modelings)
     bound, blocks = allowed(dtype), len(decoder_blocks(model))
@@ -115,18 +116,30 @@ def try_out(model: nn.Module, modelings: tuple[ModuleType, ...], before: Tensor)
     _tried.add(model)
 
 
-def logits_of(model: Any, input_ids: Tensor) -> Tensor:
-    """Logits with a graph back to the embeddings, as the passes of scoring have them."""
-    return _forward(model, input_ids)[1].detach()
-
-
 def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType, ...]) -> Missing:
     """What the equations leave open for F = sum over positions of the largest logit, under whatever rules hold.
     modelings: the modules whose attention functions the model calls. input_ids [B, T]."""
     calls: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     biased: list[tuple[Tensor, Tensor]] = []
     heads: list[Tensor] = []
-    with _recorded(model, modelings, calls, biased, heads):
+
+    def record(function: Any, module: Any, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
+        found = function(module, query, key, value, *more, **named)
+        calls.append((query, key, value, found[0]))
+        return found
+
+    def note(module: Any, _: Any, output: Tensor) -> None:
+        if output.requires_grad:
+            biased.append((module.bias, output))
+
+    with ExitStack() as undo:
+        wrapped_attention(modelings, lambda function: partial(record, function), undo)
+        for module in model.modules():
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                undo.callback(module.register_forward_hook(note).remove)
+        head = getattr(model, "get_output_embeddings", lambda: None)()
+        if isinstance(head, nn.Linear):
+            undo.callback(head.register_forward_hook(lambda *given: heads.append(given[-1])).remove)
         start, logits = _forward(model, input_ids)
     gradient = torch.zeros_like(logits).scatter_(-1, logits.detach().argmax(-1, keepdim=True), 1.0)
     tensors = [start, *heads, *(output for _, output in biased), *(part for call in calls for part in call)]
@@ -153,7 +166,7 @@ def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType
 @dataclass(frozen=True)
 class _Sum:
     total: float  # sum of t * dF/dt
-    size: float = field(default=0.0)  # sum of |t * dF/dt|
+    size: float  # sum of |t * dF/dt|
 
     @classmethod
     def of(cls, values: Tensor, gradient: Tensor) -> _Sum:
@@ -176,34 +189,3 @@ def _forward(model: Any, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         start = embeddings(input_ids.to(embeddings.weight.device))
     start = start.detach().requires_grad_()
     return start, model(inputs_embeds=start, use_cache=False).logits
-
-
-@contextmanager
-def _recorded(
-    model: nn.Module,
-    modelings: tuple[ModuleType, ...],
-    calls: list[tuple[Tensor, Tensor, Tensor, Tensor]],
-    biased: list[tuple[Tensor, Tensor]],
-    heads: list[Tensor],
-) -> Iterator[None]:
-    def recording(function: Callable[..., Any]) -> Callable[..., Any]:
-        def record(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
-            found = function(module, query, key, value, *more, **named)
-            calls.append((query, key, value, found[0]))
-            return found
-
-        return record
-
-    def note(module: nn.Module, _: Any, output: Tensor) -> None:
-        if output.requires_grad:
-            biased.append((module.bias, output))  # type: ignore[arg-type]
-
-    with ExitStack() as undo:
-        wrapped_attention(modelings, recording, undo)
-        for module in model.modules():
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                undo.callback(module.register_forward_hook(note).remove)
-        head = getattr(model, "get_output_embeddings", lambda: None)()
-        if isinstance(head, nn.Linear):
-            undo.callback(head.register_forward_hook(lambda *given: heads.append(given[-1])).remove)
-        yield

@@ -81,7 +81,10 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """Blocks of up to 1 GiB are kept for the process when they are freed, from now on; is that so?"""
     if any(name in environment for name in _OWN) or "glibc.malloc" in environment.get("GLIBC_TUNABLES", ""):
         return False
-    return _asked()
+    library = glibc()
+    asked = ((_M_MMAP_THRESHOLD, _BLOCK_BYTES), (_M_TRIM_THRESHOLD, _NEVER))
+    answers = [library.mallopt(*one) for one in asked] if library is not None else [False]
+    return all(answers)
 
 
 def give_back_freed_memory() -> None:
@@ -89,15 +92,6 @@ def give_back_freed_memory() -> None:
     library = glibc()
     if library is not None:
         library.malloc_trim(0)
-
-
-@cache
-def _asked() -> bool:
-    library = glibc()
-    if library is None:
-        return False
-    blocks, kept = library.mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES), library.mallopt(_M_TRIM_THRESHOLD, _NEVER)
-    return bool(blocks and kept)
 
 
 @cache

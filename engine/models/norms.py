@@ -9,8 +9,9 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -206,36 +207,25 @@ def norm_readers(loaded: LoadedModel) -> tuple[tuple[NormReaders, ...], str]:
     model, rows = loaded.model, loaded.rows
     given: dict[str, tuple[Tensor, Tensor]] = {}  # norm -> input, output; kept, so that no memory is used twice
     readers: dict[str, list[str]] = {}
-    handles = []
 
-    def on_norm(path: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-            given[path] = (arguments[0].clone(), output)
+    def on_norm(path: str, _: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        given[path] = (arguments[0].clone(), output)
 
-        return hook
-
-    def on_linear(path: str) -> Callable[[nn.Module, Any], None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            for norm, (_input, output) in given.items():
-                if output.data_ptr() == arguments[0].data_ptr() and output.numel() == arguments[0].numel():
-                    readers.setdefault(norm, []).append(path)
-
-        return hook
+    def on_linear(path: str, _: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        for norm, (_input, output) in given.items():
+            if output.data_ptr() == arguments[0].data_ptr() and output.numel() == arguments[0].numel():
+                readers.setdefault(norm, []).append(path)
 
     paths = {id(module): path for path, module in model.named_modules()}
-    with loaded.lock:
-        try:
-            for block in decoder_blocks(model):
-                for module in block.modules():
-                    weight = getattr(module, "weight", None)
-                    if isinstance(weight, Tensor) and weight.ndim == 1:
-                        handles.append(module.register_forward_hook(on_norm(paths[id(module)])))
-            for layer in rows.layers:
-                handles.append(model.get_submodule(layer.name).register_forward_pre_hook(on_linear(layer.name)))
-            model(input_ids=torch.arange(_TOKENS, device=input_device(model))[None], use_cache=False)
-        finally:
-            for handle in handles:
-                handle.remove()
+    with loaded.lock, ExitStack() as hooks:
+        for module in (module for block in decoder_blocks(model) for module in block.modules()):
+            weight = getattr(module, "weight", None)
+            if isinstance(weight, Tensor) and weight.ndim == 1:
+                hooks.callback(module.register_forward_hook(partial(on_norm, paths[id(module)])).remove)
+        for layer in rows.layers:
+            linear = model.get_submodule(layer.name)
+            hooks.callback(linear.register_forward_pre_hook(partial(on_linear, layer.name)).remove)
+        model(input_ids=torch.arange(_TOKENS, device=input_device(model))[None], use_cache=False)
     found, without = [], []
     for norm, linears in readers.items():
         plus_one = _plus_one(model.get_submodule(norm), *given[norm])

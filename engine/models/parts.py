@@ -12,17 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
-from engine.models.downloads import end_silence
-from engine.models.hub_failures import failed_answer, hub_errors, retry_after
+from engine.models.downloads import LONGEST_PAUSE_S, end_silence, patiently
+from engine.models.hub_failures import failed_answer, retry_after
 from engine.models.transfers import Stopped, Transfer
 
 _AT_ONCE = 4  # files
-_PAUSES_S = (1.0, 4.0)  # before another try, as long as nothing has come
-_LONGEST_PAUSE_S = 60
 _LOCK_POLL_S = 0.5
-Result = TypeVar("Result")
 
 
 class _Short(OSError):
@@ -112,7 +108,9 @@ def _found(repo_id: str, name: str, folder: Path, transfer: Transfer) -> _File |
     address = hf_hub_url(repo_id, name, revision=folder.name)
     transfer.check()
     try:
-        about = _patiently(lambda: get_hf_file_metadata(address, timeout=constants.HF_HUB_ETAG_TIMEOUT), transfer)
+        about = patiently(
+            lambda: get_hf_file_metadata(address, timeout=constants.HF_HUB_ETAG_TIMEOUT), _pause, transfer.pause
+        )
     except EntryNotFoundError:  # told by whoever looks for the weights
         return None
     if not about.size or not re.fullmatch(r"[\w-]+", about.etag or ""):
@@ -131,7 +129,7 @@ def _fetch(file: _File, transfer: Transfer, check: Callable[[], None]) -> None:
             transfer.add(-file.there())
             file.part.unlink()
         if file.there() < file.size:
-            _patiently(lambda: _append(file, transfer, check), transfer, file.there)
+            patiently(lambda: _append(file, transfer, check), _pause, transfer.pause, file.there)
         os.replace(file.part, file.blob)
 
 
@@ -160,21 +158,6 @@ def _append(file: _File, transfer: Transfer, check: Callable[[], None]) -> None:
         raise _Short(f"Consistency check failed: {file.there()} of {file.size} bytes came")
 
 
-def _patiently(action: Callable[[], Result], transfer: Transfer, come: Callable[[], int] = lambda: 0) -> Result:
-    """The action, again after a fault that passes; given up after three in a row in which no byte came."""
-    pauses, before = iter(_PAUSES_S), come()
-    while True:
-        try:
-            return action()
-        except hub_errors() as error:
-            if come() > before:
-                pauses, before = iter(_PAUSES_S), come()
-            pause = _pause(error, next(pauses, None))
-            if pause is None:
-                raise
-        transfer.pause(pause)
-
-
 def _pause(error: Exception, usual_s: float | None) -> float | None:
     """Seconds until another try, None for none."""
     from huggingface_hub.errors import HTTPError
@@ -185,7 +168,7 @@ def _pause(error: Exception, usual_s: float | None) -> float | None:
     if answer is None:
         return usual_s if isinstance(error, HTTPError | _Short) else None
     wanted = retry_after(answer.response.headers) or 0
-    passes = answer.response.status_code in (408, 429, 500, 502, 503, 504) and wanted <= _LONGEST_PAUSE_S
+    passes = answer.response.status_code in (408, 429, 500, 502, 503, 504) and wanted <= LONGEST_PAUSE_S
     return max(usual_s, wanted) if passes else None
 
 

@@ -45,18 +45,13 @@ def offer_faster_products(model: nn.Module) -> None:
 
 
 def _forward(linear: nn.Linear, input: Tensor) -> Tensor:
-    if not getattr(_here, "wanted", False) or not _takes(input, linear.weight):
-        return functional.linear(input, linear.weight, linear.bias)
-    return torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
-
-
-def _takes(input: Tensor, weight: Tensor) -> bool:
-    """A large product of plain float32 matrices on the CPU, of which no gradient is asked."""
-    if input.dtype != torch.float32 or weight.dtype != torch.float32 or input.device.type != "cpu":
-        return False
-    if torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad):
-        return False
-    return input.numel() * weight.shape[0] >= LEAST and weight.is_contiguous()
+    """The faster way for a large product of plain float32 matrices on the CPU, of which no gradient is asked."""
+    weight = linear.weight
+    plain = input.dtype == weight.dtype == torch.float32 and input.device.type == "cpu" and weight.is_contiguous()
+    graph = torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)
+    if not (getattr(_here, "wanted", False) and plain and not graph and input.numel() * weight.shape[0] >= LEAST):
+        return functional.linear(input, weight, linear.bias)
+    return torch.ops.mkldnn._linear_pointwise(input, weight, linear.bias, "none", [], "")
 
 
 @cache

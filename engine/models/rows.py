@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
@@ -35,7 +34,9 @@ def row_index(model: nn.Module) -> RowIndex:
     for number, block in enumerate(blocks):
         linears = list(_linears(block, f"{prefix}.{number}"))
         names = Counter(path.rpartition(".")[2] for path, _ in linears)
-        named = [(_projection(path, names), path, linear) for path, linear in linears]
+        named = [
+            (name if names[name := path.rpartition(".")[2]] == 1 else path, path, linear) for path, linear in linears
+        ]
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
@@ -46,8 +47,8 @@ def row_index(model: nn.Module) -> RowIndex:
                     f"{name} has {linear.out_features} rows of {linear.in_features} weights; "
                     "expected at least one of each, correct config.json or copy the checkpoint again"
                 )
-            place = (len(layers), name, number, _sublayer(path))
-            layers.append(Layer(*place, projection, start, linear.out_features))
+            sublayer: Sublayer = "attention" if "attn" in path or "attention" in path else "mlp"
+            layers.append(Layer(len(layers), name, number, sublayer, projection, start, linear.out_features))
             start += linear.out_features
     if not layers:
         raise InputError(
@@ -131,18 +132,9 @@ def _check_own(linear: nn.Linear, name: str, owners: dict[int, str]) -> None:
             )
 
 
-def _projection(path: str, names: Counter[str]) -> str:
-    name = path.rpartition(".")[2]
-    return name if names[name] == 1 else path
-
-
 def _rank(projection: str) -> int:
     name = projection.rpartition(".")[2]
     return PROJECTIONS.index(name) if name in PROJECTIONS else len(PROJECTIONS)
-
-
-def _sublayer(path: str) -> Sublayer:
-    return cast(Sublayer, "attention" if "attn" in path or "attention" in path else "mlp")
 
 
 STATE_SPACE = ("A_log",)  # parameters of a Mamba layer that decide how its state fades

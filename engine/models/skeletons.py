@@ -43,7 +43,7 @@ def configuration(checkpoint: Checkpoint) -> Any:
     config.transformers_weights = None
     config._attn_implementation = None
     for part in (config, getattr(config, "text_config", None)):
-        vars(part or config).pop("quantization_config", None)  # loaded as numbers; `engine.models.quantized`
+        vars(part or config).pop("quantization_config", None)  # loaded as numbers; `engine.models.loading`
     return config
 
 

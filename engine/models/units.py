@@ -145,7 +145,7 @@ def experts(loaded: LoadedModel) -> Units:
     if len({one.size for one in rows}) != 1:
         return _none(EXPERT, 1)
     norm = [
-        sum(float(_norms(_weight(loaded, layer).flatten(), 0)) ** 2 for layer in layers) ** 0.5
+        sum(float(_norms(loaded.model.get_submodule(one.name).weight.flatten(), 0)) ** 2 for one in layers) ** 0.5
         for layers in groups.values()
     ]
     first = np.array([layers[0].index for layers in groups.values()], dtype=np.int64)
@@ -171,12 +171,6 @@ def without(loaded: LoadedModel, kind: str) -> str:
 def _inputs(loaded: LoadedModel) -> dict[str, int]:
     """Path of a Linear -> id of its first column."""
     return {layer.name: layer.start for layer in column_index(loaded).layers}
-
-
-def _weight(loaded: LoadedModel, layer: Layer) -> Tensor:
-    weight = loaded.model.get_submodule(layer.name).weight
-    assert isinstance(weight, Tensor)
-    return weight
 
 
 def _none(kind: str, width: int) -> Units:

@@ -15,11 +15,13 @@ from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacts
 from engine.interventions.earlier_blocks import FromFirstEdited
 from engine.measures.base import Derived, Measure, Stored, TokenMeasure
-from engine.measures.predictions import VERSION as PIECES, in_pieces, kind_of
-from engine.measures.token_sums import (
+from engine.measures.predictions import (
+    VERSION as PIECES,
     Under,
     batch_of,
     evaluation_batch_size,
+    in_pieces,
+    kind_of,
     result_of,
     sums_of,
     token_values,

@@ -18,9 +18,8 @@ from engine.interventions.compaction import compacts
 from engine.measures.base import MEASURES, Derived, Given, Passes, Stored, TokenMeasure
 from engine.measures.generation import REPLIES
 from engine.measures.nll import Nll
-from engine.measures.predictions import predictions, sequences_that_fit
+from engine.measures.predictions import predictions, sequences_that_fit, values_of
 from engine.measures.replies import Replies
-from engine.measures.token_sums import values_of
 from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
 from engine.models.links import gated_mlps
@@ -31,11 +30,10 @@ from engine.run.audit_plan import AuditPlan
 from engine.run.edited_passes import sequences_per_edit
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import get_selector, with_needs
-from engine.selectors.activations import window_statistics
 from engine.selectors.base import ACTIVATIONS, asked_by
 from engine.selectors.gradients import IG_STEPS, Inputs, Pass, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_in_budget
-from engine.selectors.relevance_sums import needs_plain
+from engine.selectors.window_sums import needs_plain, window_statistics
 
 SCORE, SWEEP = "score", "sweep"
 STAGES = (SCORE, SWEEP, REPLIES)

@@ -10,7 +10,7 @@ from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option
 from engine.selectors import own_scores
 from engine.selectors.base import OBJECTIVES, SEEDS, check_skip_first, selector_ids
-from engine.selectors.score_files import ABS_SUM
+from engine.selectors.own_scores import ABS_SUM
 
 PAPER_SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
 SHIPPED = "demo"  # the model, its text, its pairs and its tasks

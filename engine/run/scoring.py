@@ -29,10 +29,9 @@ from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
 from engine.selectors.base import Objective, titles_record
 from engine.selectors.kept_sums import KeptSums
-from engine.selectors.nested import nested_scores
 from engine.selectors.passes import EXPERTS
-from engine.selectors.relevance_sums import checked_asks
-from engine.selectors.run import ScoringRun
+from engine.selectors.run import ScoringRun, nested_scores
+from engine.selectors.window_sums import checked_asks
 
 SCORES_FILE = "scores.safetensors"
 

@@ -32,9 +32,9 @@ from engine.records.registry import Registry, modules
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from engine.selectors.own_scores import ScoreFile
     from engine.selectors.prompt_run import PromptRun
     from engine.selectors.run import ScoringRun
-    from engine.selectors.score_files import ScoreFile
 
 Objective = Literal["loss", "logit"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)  # the first is the default

@@ -5,8 +5,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.models.attnlrp import check_rules
-from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
@@ -22,10 +20,6 @@ class Consensus2:
     The paper, Appendix A, states the ranks the other way round, under which LeRF would remove the most
     important rows; its results need this direction.
     returns [N] in [0, 1)"""
-
-    def check(self, loaded: LoadedModel) -> None:
-        with loaded.lock:
-            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return torch.from_numpy(borda(run.scores("lrp").numpy(), run.scores("ig").numpy()))

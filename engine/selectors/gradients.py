@@ -1,4 +1,5 @@
-"""One batch through the model, and what comes back at every Linear: one function per pass.
+"""Relevance of every row to a scalar, token by token, or per prompt: one batch through the model, and what comes back
+at every Linear. Nothing is kept from batch to batch but the sums. One function per pass.
 
 A pass serves all methods that need its gradients: `PASSES`. Plain gradients are those at the end of ig's path, so that
 one walk gives both. Memory, besides the scores: plain gradients and AttnLRP's keep what one forward and backward pass
@@ -7,18 +8,29 @@ vector per token, B * T * N float32 (the sum of the gradients so far); ig_conduc
 outputs at the step before in the model's dtype). They go as soon as a layer is reduced."""
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from engine.models.attnlrp import attn_lrp, plain_gradients
+from engine.models.attnlrp import attn_lrp, check_rules, plain_gradients
 from engine.models.experts import routed
+from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
-from engine.records.errors import InputError
-from engine.selectors.passes import OnLinear, Seen, embed, watching, wide
+from engine.records.errors import InputError, unknown
+from engine.selectors.passes import (
+    BatchSize,
+    OnLinear,
+    Seen,
+    check_finite,
+    embed,
+    in_batches,
+    watching,
+    wide,
+    windows_per_pass,
+)
 
 Method = Literal["grad_x_input", "gradient", "lrp", "relp", "ig", "ig_conductance"]
 IG_STEPS = 16
@@ -70,40 +82,24 @@ def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGrad
     if "relp" in wanted.methods and centre is None:
         raise ValueError("relp takes the difference to a mean output; give centre, one tensor [rows] per layer")
 
-    def give(layer: int, h: Tensor, gradient: Tensor) -> None:
-        if "lrp" in wanted.methods:
-            wanted.reduce("lrp", layer, h * gradient)
-        if "relp" in wanted.methods and centre is not None:
-            wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
-
-    with attn_lrp(model):
-        _outputs_and_gradients(model, rows, inputs, gradient_of, give)
-
-
-def _outputs_and_gradients(
-    model: nn.Module,
-    rows: RowIndex,
-    inputs: Inputs,
-    gradient_of: LogitGradient,
-    give: Callable[[int, Tensor, Tensor], None],
-) -> None:
-    """`give` gets h and dF/dh of every layer, both [B, T, rows], as they come back; 0 at tokens that an expert does not
-    see. No call for an expert that sees none."""
     reached: set[int] = set()
-
     ran: set[int] = set()
 
     def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
         ran.add(layer)
-        h = output.detach()
+        kept = output.detach()
 
-        def finish(gradient: Tensor) -> None:
+        def finish(gradient_there: Tensor) -> None:
             reached.add(layer)
-            give(layer, seen.by_token(wide(h)), seen.by_token(wide(gradient)))
+            h, gradient = seen.by_token(wide(kept)), seen.by_token(wide(gradient_there))
+            if "lrp" in wanted.methods:
+                wanted.reduce("lrp", layer, h * gradient)
+            if "relp" in wanted.methods and centre is not None:
+                wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
 
         output.register_hook(finish)
 
-    with watching(model, rows, inputs.positions, on_linear):
+    with attn_lrp(model), watching(model, rows, inputs.positions, on_linear):
         inputs.backward(model, 1.0, gradient_of)
     _check_reached(rows, ran, reached)
 
@@ -151,29 +147,36 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
         if last and "gradient" in wanted.methods:
             wanted.reduce("gradient", layer, gradient)
 
-    def watcher(last: bool) -> OnLinear:
-        def on_linear(layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
-            if last and wanted.watch is not None:
-                with torch.no_grad():
-                    wanted.watch(layer, given.detach(), output.detach(), seen)
-            # Without conductance no output but the last is needed: none is kept alive until the backward pass.
-            h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
+    def on_linear(last: bool, layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
+        if last and wanted.watch is not None:
+            with torch.no_grad():
+                wanted.watch(layer, given.detach(), output.detach(), seen)
+        # Without conductance no output but the last is needed: none is kept alive until the backward pass.
+        h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
+        if last:
+            ran.add(layer)
+
+        def finish(gradient: Tensor) -> None:
+            add(layer, h, seen.by_token(wide(gradient)), last)
             if last:
-                ran.add(layer)
+                reached.add(layer)
 
-            def finish(gradient: Tensor) -> None:
-                add(layer, h, seen.by_token(wide(gradient)), last)
-                if last:
-                    reached.add(layer)
-
-            output.register_hook(finish)
-
-        return on_linear
+        output.register_hook(finish)
 
     for step in range(1 if ig or conductance else IG_STEPS, IG_STEPS + 1):
-        with plain_gradients(), watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)):
+        watcher = partial(on_linear, step == IG_STEPS)
+        with plain_gradients(), watching(model, rows, inputs.positions, watcher):
             inputs.backward(model, step / IG_STEPS, gradient_of)
     _check_reached(rows, ran, reached)
+
+
+def check_method(method: str, loaded: LoadedModel) -> None:
+    """`InputError` where the method cannot attribute such a model; needs no weights."""
+    if method in ("lrp", "relp"):
+        with loaded.lock:
+            check_rules(loaded.model)
+    elif method in ("ig", "ig_conductance"):
+        check_path(loaded.model, loaded.rows)
 
 
 def check_path(model: nn.Module, rows: RowIndex) -> None:
@@ -205,8 +208,7 @@ def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[i
         outputs[layer] = seen.by_token(wide(output))
 
     zeros = torch.zeros_like(inputs.embeddings if inputs.arguments else inputs.embeddings[:1])
-    guard: AbstractContextManager[None] = torch.no_grad()
-    with guard, watching(model, rows, (zeros.shape[0], zeros.shape[1]), on_linear):
+    with torch.no_grad(), watching(model, rows, (zeros.shape[0], zeros.shape[1]), on_linear):
         inputs.logits(model, zeros)
     return outputs
 
@@ -217,3 +219,103 @@ PASSES: tuple[tuple[Pass, tuple[Method, ...]], ...] = (
     (path, ("grad_x_input", "gradient", "ig", "ig_conductance")),
 )
 METHODS: dict[Method, Pass] = {method: one for one, methods in PASSES for method in methods}
+
+
+def relevances(
+    methods: Collection[Method],
+    model: nn.Module,
+    rows: RowIndex,
+    input_ids: Tensor,
+    gradient_of: LogitGradient,
+    reduce: Reduce,
+    attention_mask: Tensor | None = None,
+    centre: Sequence[Tensor] | None = None,
+    watch: OnLinear | None = None,
+) -> None:
+    """Signed relevance R = [B, T, rows] of every row's output at every token, handed to `reduce` layer by layer.
+
+    Of a routed expert R is 0 at tokens that it does not see; one that sees none is not handed over. Which expert sees a
+    token is taken as given: its router has a gradient only through how much each chosen expert counts.
+
+    h = output of the Linear, F = the scalar whose gradient at the logits `gradient_of` gives.
+    grad_x_input: R = h * dF/dh (one forward and backward pass). gradient: R = dF/dh, from the same pass.
+    lrp: R = h * dF/dh under AttnLRP's rules (one forward and backward pass).
+    relp: R = (h - centre) * dF/dh under AttnLRP's rules, from the same pass; Jafari et al. 2025, arXiv:2508.21258.
+    ig:  R = (h(1) - h(0)) * mean over k = 1..16 of dF/dh(k/16), where h(a) is h with the input embeddings
+         scaled by a (16 forward and backward passes, and a forward pass for h(0)). Path and baseline are
+         the paper's; this form is EAP-IG's, Hanna et al. 2024, arXiv:2403.17806. grad_x_input and gradient are read
+         at the end of this path where they are wanted beside it.
+    ig_conductance: R = sum over k = 1..16 of dF/dh(k/16) * (h(k/16) - h((k-1)/16)), from the same passes;
+         Dhamdhere et al. 2018, arXiv:1805.12233.
+
+    methods: of one pass (`PASSES`); what several are given does not depend on the others.
+    input_ids [B, T]; attention_mask [B, T] of 0/1 for padded batches, whose position ids follow from it.
+    centre: for relp, [rows] of every layer. No parameter gets a gradient.
+    watch: of ig's pass and plain gradients', is shown every Linear where the batch goes through as it is.
+    Errors: InputError for lrp and relp on an architecture without rules."""
+    for method in methods:
+        if method not in METHODS:
+            raise unknown("attribution method", method, METHODS)
+    passes = {METHODS[method] for method in methods}
+    if len(passes) != 1:
+        raise ValueError(f"expected methods of one pass, got {', '.join(methods) or 'none'}")
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("relevance needs gradients; leave torch.inference_mode first")
+    with torch.enable_grad():
+        wanted = Wanted(frozenset(methods), reduce, centre, watch)
+        passes.pop()(model, rows, Inputs(model, input_ids, attention_mask), gradient_of, wanted)
+
+
+def per_prompt_relevance(
+    loaded: LoadedModel,
+    method: Method,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    target_fn: Callable[[Tensor], Tensor],
+    *,
+    batch_size: BatchSize = "auto",
+) -> Tensor:
+    """Signed relevance of every row to a scalar of each prompt, summed over the prompt's real positions.
+
+    A routed expert's rows have relevance at the positions that it sees and 0 at the others.
+
+    input_ids, attention_mask [B, T], left-padded; pads contribute nothing.
+    target_fn: logits at the last position [b, V] -> scalars [b], prompt by prompt, differentiable.
+    Prompts are attributed independently of the batch they are in.
+
+    returns [B, N] float32 on the CPU"""
+    if input_ids.ndim != 2 or attention_mask.shape != input_ids.shape:
+        raise InputError(
+            f"prompts and their mask must both be [prompts, tokens], got {list(input_ids.shape)} "
+            f"and {list(attention_mask.shape)}"
+        )
+    if not attention_mask[:, -1].bool().all():
+        raise InputError("a prompt ends in padding; pad on the left, the target is read at the last position")
+    rows, model = loaded.rows, loaded.model
+
+    def gradient_of(logits: Tensor) -> Tensor:
+        last = wide(logits[:, -1]).detach().requires_grad_()
+        scalars = target_fn(last)
+        if scalars.shape != last.shape[:1]:
+            raise ValueError(f"target_fn gave {list(scalars.shape)} for {len(last)} prompts; expected one scalar each")
+        gradient = torch.zeros_like(logits)
+        gradient[:, -1] = torch.autograd.grad(scalars.sum(), last)[0]
+        return gradient
+
+    def work(part: slice) -> Tensor:
+        real = attention_mask[part].bool()
+        sums = [torch.zeros(len(real), layer.rows) for layer in rows.layers]
+
+        def reduce(_: Method, layer: int, values: Tensor) -> None:
+            at = real.to(values.device)[..., None]
+            # `where`, not a product: a padded position may hold anything, even a NaN.
+            sums[layer] = torch.where(at, values, values.new_zeros(())).sum(1)
+
+        with loaded.lock:
+            relevances([method], model, rows, input_ids[part], gradient_of, reduce, attention_mask[part])
+        return torch.cat([values.cpu() for values in sums], dim=1).float()
+
+    size = windows_per_pass(batch_size, model, rows, input_ids.shape[1])
+    result = torch.cat([values for _, values in in_batches(work, len(input_ids), size)])
+    check_finite(method, result, rows, loaded.dtype)
+    return result

@@ -2,9 +2,7 @@
 
 from torch import Tensor
 
-from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
-from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
@@ -17,9 +15,6 @@ class IntegratedGradients:
     arXiv:2403.17806): the paper names only the path, the zero baseline and 16 passes in all. h(0) is the
     output at zero embeddings. F and E as for lrp.
     returns [N], >= 0"""
-
-    def check(self, loaded: LoadedModel) -> None:
-        check_path(loaded.model, loaded.rows)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("ig")

@@ -2,9 +2,7 @@
 
 from torch import Tensor
 
-from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
-from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
@@ -22,9 +20,6 @@ class IgConductance:
     in it. Rules that differ in either (captum's `riemann_left`, `riemann_right`) give very other numbers there.
     Not one of the paper's seven. F and E as for lrp.
     returns [N], >= 0"""
-
-    def check(self, loaded: LoadedModel) -> None:
-        check_path(loaded.model, loaded.rows)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("ig_conductance")

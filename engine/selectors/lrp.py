@@ -2,8 +2,6 @@
 
 from torch import Tensor
 
-from engine.models.attnlrp import check_rules
-from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
@@ -19,10 +17,6 @@ class Lrp:
     Llama, Qwen2, Qwen3 and Gemma-3 as lxt has them; other families where their blocks compute the same, tried on the
     model before any score (`engine.models.lrp_by_structure`, `engine.models.lrp_conservation`).
     returns [N], >= 0"""
-
-    def check(self, loaded: LoadedModel) -> None:
-        with loaded.lock:
-            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("lrp")

@@ -1,9 +1,9 @@
 """Magnitude: large weights matter."""
 
-import torch
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.passes import wide
 from engine.selectors.run import ScoringRun
 
 
@@ -14,8 +14,4 @@ class Magnitude:
     weight [d_out, d_in] any float dtype; returns [d_out] per layer, >= 0, accumulated in float32"""
 
     def score(self, run: ScoringRun) -> Tensor:
-        return run.per_layer(lambda linear: linear.weight.abs().mean(dim=1, dtype=_wide_dtype(linear.weight)))
-
-
-def _wide_dtype(weight: Tensor) -> torch.dtype:
-    return torch.float64 if weight.dtype == torch.float64 else torch.float32
+        return run.per_layer(lambda linear: wide(linear.weight).abs().mean(dim=1))

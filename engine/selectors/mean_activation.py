@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from engine.selectors.activations import prompt_activations
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
+from engine.selectors.window_sums import prompt_activations
 
 
 @register_selector("mean_activation", title="Mean activation", cost="1 forward pass, shared with wanda")

@@ -1,28 +1,48 @@
 """Scores of one's own as selectors: files that anyone's tool wrote (captum, inseq, TransformerLens, a notebook).
+No torch.
 
     --scores mine=mine.safetensors      the selector `mine`
     --scores mine=a.npz,b.npz           `mine` is the first; all of them are its disjoint draws (**choice**)
 
-What a file may hold stands in `engine.selectors.score_files`. A NAME is a selector of one run: commands, audits and
-sessions of the app that give it another file do not meet."""
+A NAME is a selector of one run: commands, audits and sessions of the app that give it another file do not meet.
+
+| file | holds |
+|---|---|
+| .safetensors, .npz | a tensor [rows] for each Linear under its module's name, which `.weight` may follow |
+| the same | [rows, columns] instead, a_ij per weight: s_i = sum_j abs(a_ij), only with `--scores-reduce abs-sum` |
+| the same | one tensor [N] in the order of the row index, or [seeds, N]: a ranking for each of the run's seeds |
+| the same | tensors under TransformerLens' names of activations (`engine.selectors.other_names`) |
+| .json | CircuitKIT's `*_scores.json`: a score for every head and every MLP (the same) |
+| .parquet, .csv | columns `score` and `row_id`, or `score`, `block`, `projection` and `row`; others are not read |
+
+Higher = more important; kept as float32. Every row has exactly one finite score. No pickle is read, and sizes are
+checked before anything is decoded. What is read is known by the SHA-256 of the file's bytes, in keys and manifests."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from engine.models.row_index import RowIndex
-from engine.records.errors import InputError
+from engine.records import bounds
+from engine.records.errors import InputError, is_out_of_memory, is_panic
 from engine.records.files import make_folder, write_atomic
 from engine.records.hashing import Json, file_sha256
+from engine.selectors import other_names
 from engine.selectors.base import REGISTRY, SelectorInfo, get_selector
-from engine.selectors.score_files import ENDINGS, ScoreFile, Scores, read_scores
 
 if TYPE_CHECKING:
+    import polars as pl
     from torch import Tensor
 
     from engine.models.loading import LoadedModel
@@ -31,6 +51,229 @@ if TYPE_CHECKING:
 BASELINES = ("random", "magnitude", "wanda")  # what stands beside them where no other selector is named
 KEPT = "score_files"  # folder of a store, and entry of a manifest
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # in tables, addresses and names of masks
+Scores = npt.NDArray[np.float32]  # [N] or [seeds, N]
+ABS_SUM = "abs-sum"
+ENDINGS = (".safetensors", ".npz", ".parquet", ".csv", ".json")
+_DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
+    "U16": "<u2", "U32": "<u4", "U64": "<u8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFile:
+    """What a file says of rows. arrays: its tensors by name, weights' summed; per_weight: shapes of those that were
+    not; table: of parquet and CSV."""
+
+    path: Path
+    sha256: str
+    arrays: dict[str, npt.NDArray[np.float32]]
+    per_weight: dict[str, tuple[int, ...]]
+    table: pl.DataFrame | None = None
+    _of_rows: dict[str, Scores] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def rankings(self) -> int | None:
+        """Of a file with one tensor [seeds, N]; None where it has one ranking."""
+        only = next(iter(self.arrays.values())) if len(self.arrays) == 1 else None
+        return len(only) if only is not None and only.ndim == 2 else None
+
+    def on(self, rows: RowIndex) -> Scores:
+        """The scores of a model's rows, in their order. Errors: InputError, one line, for what does not fit it."""
+        key = rows.signature()
+        if key not in self._of_rows:
+            values = self._matched(rows)
+            if wrong := int((~np.isfinite(values)).sum()):
+                first = int((~np.isfinite(values)).reshape(-1, rows.n_rows).any(0).argmax())
+                layer = rows.layers[int(rows.layer_of([first])[0])]
+                raise InputError(
+                    f"{self.name} has {wrong:,} scores that are NaN, infinite or too large for float32, the first in "
+                    f"{layer.name} row {first - layer.start}; give every row a finite score"
+                )
+            self._of_rows[key] = values
+        return self._of_rows[key]
+
+    def _matched(self, rows: RowIndex) -> Scores:
+        if self.table is not None:
+            return self._of_table(self.table, rows)
+        if other_names.are_other(self.arrays):
+            named = other_names.by_module(self.arrays, rows, self.name)
+            return np.concatenate([named[layer.name] for layer in rows.layers])
+        names = {layer.name for layer in rows.layers}
+        if len(self._named) == 1 and not names & set(self._named):
+            (values,) = self.arrays.values()
+            if values.ndim not in (1, 2) or values.shape[-1] != rows.n_rows:
+                raise InputError(
+                    f"{self.name} has one tensor of shape {list(values.shape)}, the model {rows.n_rows:,} rows; "
+                    "give [rows] or [seeds, rows] in the order of rows.parquet, or a tensor per Linear under its name"
+                )
+            return values
+        self._check_names(names)
+        parts = []
+        for layer in rows.layers:
+            name = self._named[layer.name]
+            shape = self.per_weight.get(name) or self.arrays[name].shape
+            if shape[:1] != (layer.rows,):
+                raise InputError(
+                    f"{self.name}: {name} has shape {list(shape)}, the model's {layer.name} has {layer.rows:,} rows; "
+                    "they are scores of another model or another tensor"
+                )
+            if len(shape) != 1:
+                raise InputError(
+                    f"{self.name}: {name} has shape {list(shape)}, a number per weight; give [{layer.rows}], or "
+                    f"--scores-reduce {ABS_SUM} for the sum of absolute values over columns"
+                )
+            parts.append(self.arrays[name])
+        return np.concatenate(parts)
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        """Module -> the tensor's name."""
+        named = {}
+        for name in (*self.arrays, *self.per_weight):
+            module = name.removesuffix(".weight")
+            if module in named:
+                raise InputError(f"{self.name} holds both {module} and {name}; leave one of them out")
+            named[module] = name
+        return named
+
+    def _check_names(self, names: set[str]) -> None:
+        missing = sorted(names - self._named.keys(), key=_by_number)
+        surplus = sorted(self._named.keys() - names, key=_by_number)
+        said = []
+        if missing:
+            said.append(f"has no scores of {len(missing):,} of the model's {len(names):,} Linears ({missing[0]}, …)")
+        if surplus:
+            said.append(f"holds {len(surplus):,} tensors that are none of them ({surplus[0][:80]!r}, …)")
+        if said:
+            raise InputError(
+                f"{self.name} {' and '.join(said)}; give one tensor [rows] under the name of each Linear of a decoder "
+                "block, and no other: embeddings and the head have no rows here"
+            )
+
+    def _of_table(self, table: pl.DataFrame, rows: RowIndex) -> Scores:
+        import polars as pl
+
+        keys = [name for name in table.columns if name != "score"]
+        index = rows.frame().select("row_id", *(name for name in keys if name != "row_id"))
+        found = index.join(table, on=keys, how="left", maintain_order="left")
+        twice, lines = table.height - table.n_unique(keys), table.height
+        missing = found.filter(pl.col("score").is_null())
+        surplus = table.join(index, on=keys, how="anti").height
+        for count, what in (
+            (twice, "lines for a row that has one already"),
+            (surplus, f"lines for rows that the model does not have ({rows.n_rows:,})"),
+            (missing.height, f"rows without a score, the first is row {missing['row_id'].min()!s}"),
+        ):
+            if count:
+                raise InputError(
+                    f"{self.name} ({lines:,} lines) has {count:,} {what}; give one line for each row of rows.parquet"
+                )
+        return found["score"].to_numpy().astype(np.float32)
+
+
+def read_scores(path: Path, reduce: str | None = None) -> ScoreFile:
+    """The file as it is now; read once. reduce: `abs-sum` for numbers per weight. Errors: InputError."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"cannot read the scores {path} ({error.strerror}); give a file that is there") from None
+    return _read(path.absolute(), reduce, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"{path.name} ends with {ending!r}; expected one of {', '.join(ENDINGS)}")
+    try:
+        content = bounds.content_of(path, bounds.MAX_TEXT_BYTES if ending == ".csv" else bounds.MAX_ARRAY_BYTES)
+        sha256 = hashlib.sha256(content).hexdigest()
+        if ending in (".parquet", ".csv"):
+            return ScoreFile(path, sha256, {}, {}, _table(path, content))
+        if ending == ".json":
+            return ScoreFile(path, sha256, other_names.nodes_of(bounds.parsed(content)), {})
+        named = dict(_safetensors(path, content) if ending == ".safetensors" else _npz(content))
+        if not named:
+            raise bounds.BadFile("it holds no tensor")
+        arrays, per_weight = {}, {}
+        for name, one in named.items():
+            if other_names.HOOK.fullmatch(name):
+                arrays[name] = one.astype(np.float32).ravel()  # of heads: [heads, size]
+            elif len(named) > 1 and one.ndim == 2 and reduce == ABS_SUM:
+                arrays[name] = np.abs(one.astype(np.float64)).sum(axis=1).astype(np.float32)
+            elif len(named) > 1 and one.ndim != 1:
+                per_weight[name] = one.shape
+            else:
+                arrays[name] = one.astype(np.float32)
+        return ScoreFile(path, sha256, arrays, per_weight)
+    except BaseException as error:  # whatever a file of anyone's makes a reader raise
+        if is_out_of_memory(error) or not (isinstance(error, Exception) or is_panic(error)):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path.name} is no readable file of scores ({said}); write it again") from None
+
+
+def _safetensors(path: Path, content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    for name, one in bounds.tensors(path).items():
+        raw = memoryview(content)[one.start : one.stop]
+        if one.dtype == "BF16":  # the upper half of a float32
+            values: npt.NDArray[Any] = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+        elif one.dtype in _DTYPES:
+            values = np.frombuffer(raw, _DTYPES[one.dtype])
+        else:
+            raise bounds.BadFile(f"{name[:80]!r} is of {one.dtype}, expected real numbers")
+        yield name, values.reshape(one.shape)
+
+
+def _npz(content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Arrays of numbers: an array of objects, which numpy would unpickle, is an error."""
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with zipfile.ZipFile(bounds.ShortReads(io.BytesIO(content))) as archive:
+        entries = archive.infolist()
+        bounds.check_unpacked(len(content), sum(entry.file_size for entry in entries), bounds.MAX_ARRAY_BYTES)
+        for entry in entries:
+            with archive.open(entry) as stream:
+                version = np.lib.format.read_magic(stream)
+                if version not in read_header:
+                    raise bounds.BadFile(f"{entry.filename[:80]!r} is of format {version}, expected 1.0 or 2.0")
+                shape, by_column, dtype = read_header[version](stream)
+                if dtype.kind not in "fiu":
+                    raise bounds.BadFile(f"{entry.filename[:80]!r} holds {dtype}, expected real numbers")
+                values = np.frombuffer(stream.read(), dtype)  # as many as there are, whatever the shape says
+            yield entry.filename.removesuffix(".npy"), values.reshape(shape, order="F" if by_column else "C")
+
+
+def _table(path: Path, content: bytes) -> pl.DataFrame:
+    """Columns `score` (float64) and those that name rows."""
+    import polars as pl
+
+    if path.suffix.lower() == ".parquet":
+        bounds.check_parquet(path)
+        table = pl.read_parquet(io.BytesIO(content))
+    else:
+        bounds.need("it has", content.count(b"\n"), bounds.MAX_ROWS, " lines")
+        table = pl.read_csv(io.BytesIO(content), infer_schema=False)
+    kinds = {"row_id": pl.Int64, "block": pl.Int32, "projection": pl.String, "row": pl.Int32, "score": pl.Float64}
+    there = [name for name in kinds if name in table.columns]
+    if "score" not in there or not ("row_id" in there or {"block", "projection", "row"} <= set(there)):
+        raise bounds.BadFile(
+            f"its columns are {', '.join(table.columns)[:200]}; expected score with row_id, or with block, projection, "
+            "row"
+        )
+    table = table.select(pl.col(name).cast(kinds[name]) for name in there)
+    if empty := [name for name, count in table.null_count().row(0, named=True).items() if count]:
+        raise bounds.BadFile(f"its column {empty[0]} has empty cells")
+    return table
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """`layers.2` before `layers.10`."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in name.split(".")]
 
 
 class OwnScores:

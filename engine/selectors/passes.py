@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -110,33 +110,26 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
     is left in peace, where one that is no expert's has not run."""
     ran: set[int] = set()
 
-    def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            seen = Seen(positions, inputs[1] if routed(module) else None)
-            if output.shape[:-1].numel() != seen.count:
-                raise InputError(
-                    f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
-                    "tokens; expected an output at every token; selectors that need data cannot score such a model, "
-                    "magnitude and random can"
-                )
-            if layer in ran:
-                raise InputError(
-                    f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
-                    "selectors that need data cannot score such a model, magnitude and random can"
-                )
-            ran.add(layer)
-            on_linear(layer, inputs[0], output, seen)
+    def hook(layer: int, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        seen = Seen(positions, inputs[1] if routed(module) else None)
+        if output.shape[:-1].numel() != seen.count:
+            raise InputError(
+                f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
+                "tokens; expected an output at every token; selectors that need data cannot score such a model, "
+                "magnitude and random can"
+            )
+        if layer in ran:
+            raise InputError(
+                f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
+                "selectors that need data cannot score such a model, magnitude and random can"
+            )
+        ran.add(layer)
+        on_linear(layer, inputs[0], output, seen)
 
-        return hook
-
-    handles = []
-    try:
+    with ExitStack() as hooks:
         for layer in rows.layers:
-            handles.append(model.get_submodule(layer.name).register_forward_hook(hook_for(layer.index)))
+            hooks.callback(model.get_submodule(layer.name).register_forward_hook(partial(hook, layer.index)).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
     for layer in rows.layers:
         if layer.index not in ran and not routed(model.get_submodule(layer.name)):
             raise InputError(

@@ -1,6 +1,7 @@
 """What a selector may ask for where prompts of two sides are contrasted: steps 1 to 3 of the paper's Algorithm 1."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,8 +15,8 @@ from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
-from engine.selectors.attribution import Method, per_prompt_relevance
 from engine.selectors.base import PromptSelector, check_contrasts, new_scorer
+from engine.selectors.gradients import Method, per_prompt_relevance
 from engine.selectors.passes import check_finite, real_tensor
 
 BatchSums = Callable[[EncodedPrompts], Tensor]
@@ -23,39 +24,29 @@ Means = dict[tuple[str, tuple[str, ...]], Tensor]  # (stage, prompts) -> means o
 
 
 class Side(NamedTuple):
-    """One number per row of each prompt of a side: its mean and its variance over the prompts. [N] float64."""
+    """One number per row of each prompt of a side: its mean and its variance (divided by the number of prompts).
+    [N] float64."""
 
     mean: Tensor
     variance: Tensor
 
 
+@dataclass(eq=False)
 class PromptRun:
     """The risk and the base prompts of one domain, for selectors that say how they contrast them. margin: logits at the
     last prompt position [batch, vocabulary] -> m(x) [batch], differentiable. seed: for a selector that draws. means:
     shared by the runs of several domains, so that no pass runs twice."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        domain: str,
-        risk: Sequence[str],
-        base: Sequence[str],
-        margin: Callable[[Tensor], Tensor],
-        *,
-        batch_size: int = 16,
-        seed: int = 42,
-        progress: Progress | None = None,
-        means: Means | None = None,
-    ) -> None:
-        self.loaded = loaded
-        self.domain = domain
-        self.risk = tuple(risk)
-        self.base = tuple(base)
-        self.margin = margin
-        self.seed = seed
-        self._batch_size = batch_size
-        self._progress = progress
-        self._means: Means = {} if means is None else means
+    loaded: LoadedModel
+    domain: str
+    risk: Sequence[str]
+    base: Sequence[str]
+    margin: Callable[[Tensor], Tensor]
+    _: KW_ONLY
+    batch_size: int = 16
+    seed: int = 42
+    progress: Progress | None = None
+    means: Means = field(default_factory=dict)
 
     @property
     def rows(self) -> RowIndex:
@@ -93,31 +84,28 @@ class PromptRun:
             complying = (-relevance).clamp(min=0).double()
             return torch.stack([complying.sum(0), complying.square().sum(0)])
 
-        risk, base = (self._mean(method, prompts, sums) for prompts in (self.risk, self.base))
-        return _side(risk), _side(base)
+        of_risk, of_base = (self._mean(method, prompts, sums) for prompts in (self.risk, self.base))
+        # means [2, N]: of the number and of its square
+        risk, base = (Side(mean, (square - mean.square()).clamp(min=0)) for mean, square in (of_risk, of_base))
+        return risk, base
 
     def _rank_difference(self, risk: Tensor, base: Tensor) -> Tensor:
         ranks = [percentile_ranks(mean.numpy(), self.rows) for mean in (risk, base)]
         return torch.from_numpy(ranks[0] - ranks[1])
 
-    def _mean(self, stage: str, prompts: tuple[str, ...], sums: BatchSums) -> Tensor:
+    def _mean(self, stage: str, prompts: Sequence[str], sums: BatchSums) -> Tensor:
         """Mean over the prompts of what `sums` gives for batches of them, in one pass for all who ask for `stage`."""
-        if (stage, prompts) not in self._means:
+        known = (stage, tuple(prompts))
+        if known not in self.means:
             device = input_device(self.loaded.model)
             total = torch.zeros((), dtype=torch.float64)
-            for start in range(0, len(prompts), self._batch_size):
-                part = prompts[start : start + self._batch_size]
+            for start in range(0, len(prompts), self.batch_size):
+                part = prompts[start : start + self.batch_size]
                 total = total + sums(encode_prompts(self.loaded.tokenizer, part).to(device))
-                if self._progress:
-                    self._progress(stage, start + len(part), len(prompts))
-            self._means[stage, prompts] = total / len(prompts)
-        return self._means[stage, prompts]
-
-
-def _side(means: Tensor) -> Side:
-    """means [2, N]: of the number and of its square. The variance is divided by the number of prompts."""
-    mean, square = means
-    return Side(mean, (square - mean.square()).clamp(min=0))
+                if self.progress:
+                    self.progress(stage, start + len(part), len(prompts))
+            self.means[known] = total / len(prompts)
+        return self.means[known]
 
 
 def percentile_ranks(values: npt.ArrayLike, rows: RowIndex) -> npt.NDArray[np.float64]:

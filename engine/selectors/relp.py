@@ -2,8 +2,6 @@
 
 from torch import Tensor
 
-from engine.models.attnlrp import check_rules
-from engine.models.loading import LoadedModel
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
 
@@ -23,10 +21,6 @@ class RelevancePatching:
     as constants. F and E as for lrp.
     At nested calibration sizes each has its own mean and its own pass.
     returns [N], >= 0"""
-
-    def check(self, loaded: LoadedModel) -> None:
-        with loaded.lock:
-            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("relp")

@@ -1,7 +1,10 @@
-"""Scores for a model: one scoring run, in which selectors share the passes they need."""
+"""Scores for a model: one scoring run, in which selectors share the passes they need; at nested calibration sizes from
+one pass: passes are sums over windows, so prefix sums serve all sizes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +15,6 @@ from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
-from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
-from engine.selectors.attribution import Method
 from engine.selectors.base import (
     ACTIVATIONS,
     OBJECTIVES,
@@ -24,12 +25,25 @@ from engine.selectors.base import (
     check_skip_first,
     get_selector,
     new_scorer,
+    with_needs,
 )
+from engine.selectors.gradients import Method, check_method
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
-from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
+from engine.selectors.window_sums import (
+    ActivationStatistics,
+    Asked,
+    Statistic,
+    checked_asks,
+    needs_plain,
+    relevance_sums,
+    same_pass,
+    split_statistics,
+    window_statistics,
+)
 
 Finished = Callable[[str, Tensor], None]  # selector, its scores
+FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores
 # Windows of a batch [B, T], ascending numbers of them up to B -> sums over the first so many of the batch [numbers, n].
 Work = Callable[[Tensor, Sequence[int]], Tensor]
 
@@ -94,49 +108,41 @@ def check_request(
 
 
 def check_model(loaded: LoadedModel, selector: str) -> None:
-    """`InputError` where the selector says that it cannot score such a model; needs no weights."""
+    """`InputError` where the selector, or a method that it asks for, cannot score such a model; needs no weights."""
+    for method in dict.fromkeys(of for name in with_needs([selector]) for of, _ in get_selector(name).asks):
+        check_method(method, loaded)
     with plug_in_code("selector", selector):
         check = getattr(new_scorer(selector), "check", None)
         if check is not None:
             check(loaded)
 
 
+@dataclass(eq=False)
 class ScoringRun:
     """What a selector may ask for. Every pass runs when first asked for and once only. asked: what the selectors of the
     run will ask of relevances. skip_first: positions at the start of each sequence of `input_ids` that every mean over
     tokens leaves out: what stands before a window, and as many of its own as the run was told."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        windows: Windows | None,
-        seeds: Sequence[int] = SEEDS,
-        objective: Objective = OBJECTIVES[0],
-        batch_size: BatchSize = "auto",
-        progress: Progress | None = None,
-        known: Mapping[str, Tensor] | None = None,
-        finished: Finished | None = None,
-        asked: Sequence[tuple[str, str]] = (),
-        skip_first: int = 0,
-        kept: KeptSums | None = None,
-    ) -> None:
-        self.loaded = loaded
-        self._kept = kept
-        self.skip_first = skip_first + (len(windows.prefix) if windows is not None else 0)
-        self.seeds = tuple(seeds)
-        self.objective: Objective = objective
-        self._windows = windows
-        self._batch_size = batch_size
-        self._progress = progress
-        self._finished = finished
-        self._scores: dict[str, Tensor] = {}
-        for selector, scores in (known or {}).items():
-            self._scores[selector] = self._checked(get_selector(selector), scores.detach().float().cpu())
+    loaded: LoadedModel
+    windows: Windows | None
+    seeds: Sequence[int] = SEEDS
+    objective: Objective = OBJECTIVES[0]
+    batch_size: BatchSize = "auto"
+    progress: Progress | None = None
+    known: Mapping[str, Tensor] | None = None
+    finished: Finished | None = None
+    asked: Sequence[tuple[str, str]] = ()
+    skip_first: int = 0
+    kept: KeptSums | None = None
+
+    def __post_init__(self) -> None:
+        self.skip_first += len(self.windows.prefix) if self.windows is not None else 0
+        self._scores = {name: self._checked(get_selector(name), one) for name, one in (self.known or {}).items()}
         self._activations: ActivationStatistics | None = None
         self._sums: dict[tuple[object, ...], Tensor] = {}  # by what is summed
-        self._asked = checked_asks(one for one in asked if one != ACTIVATIONS)
+        self._asked = checked_asks(one for one in self.asked if one != ACTIVATIONS)
         # On the CPU, where a test finds the same bits under gradients as without: a card may choose another kernel.
-        self._activations_too = ACTIVATIONS in asked and loaded.device.partition(":")[0] == "cpu"
+        self._activations_too = ACTIVATIONS in self.asked and self.loaded.device.partition(":")[0] == "cpu"
         self._means: dict[Asked, Tensor] = {}
 
     @property
@@ -147,21 +153,21 @@ class ScoringRun:
     def input_ids(self) -> Tensor:
         """Calibration windows as the model reads them [n, T] on the CPU. Errors: InputError where there are none or
         they have fewer than 2 tokens."""
-        if self._windows is None or not len(self._windows.input_ids):
+        if self.windows is None or not len(self.windows.input_ids):
             raise InputError("this selector needs calibration text, got none; give a corpus")
-        length = self._windows.input_ids.shape[1]
+        length = self.windows.input_ids.shape[1]
         if length < 2:
             raise InputError(f"calibration windows need at least 2 tokens to predict one, got {length}")
-        return self._windows.read_ids
+        return self.windows.read_ids
 
     def scores(self, selector: str) -> Tensor:
         """Checked scores of a selector, float32 on the CPU, computed at most once in this run."""
         if selector not in self._scores:
             with torch.no_grad(), plug_in_code("selector", selector):
                 values = real_tensor(selector, new_scorer(selector).score(self))
-            self._scores[selector] = self._checked(get_selector(selector), values.detach().float().cpu())
-            if self._finished is not None:
-                self._finished(selector, self._scores[selector])
+            self._scores[selector] = self._checked(get_selector(selector), values)
+            if self.finished is not None:
+                self.finished(selector, self._scores[selector])
         return self._scores[selector]
 
     def per_layer(self, score: Callable[[nn.Linear], Tensor]) -> Tensor:
@@ -253,21 +259,21 @@ class ScoringRun:
         share it; None where the work is this text's alone."""
         count, tokens = ids.shape
         wanted = wanted or count
-        size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)
+        size = windows_per_pass(self.batch_size, self.loaded.model, self.rows, tokens)
 
         def ends_in(part: slice) -> list[int]:
             return [*(mark - part.start for mark in marks if part.start < mark < part.stop), part.stop - part.start]
 
         def batch(part: slice) -> Tensor:
             ends = ends_in(part)
-            if self._kept is None or kept_as is None:
+            if self.kept is None or kept_as is None:
                 return work(ids[part], ends)
             what = (*kept_as, self.objective, self.skip_first)
-            return self._kept.of(self.loaded, what, ids[part], ends, lambda: work(ids[part], ends))
+            return self.kept.of(self.loaded, what, ids[part], ends, lambda: work(ids[part], ends))
 
         self._report(stage, 0, wanted)
         total = torch.zeros(())
-        first = self._windows.sample_ids[0] if self._windows is not None else 0
+        first = self.windows.sample_ids[0] if self.windows is not None else 0
         for part, sums in in_batches(batch, count, size, first):
             so_far = sums if part.start == 0 else total + sums
             total = so_far[-1]
@@ -275,12 +281,118 @@ class ScoringRun:
             yield from zip((part.start + end for end in ends_in(part)), so_far, strict=True)
 
     def _report(self, stage: str, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(stage, done, total)
+        if self.progress is not None:
+            self.progress(stage, done, total)
 
-    def _checked(self, info: SelectorInfo, values: Tensor) -> Tensor:
+    def _checked(self, info: SelectorInfo, given: Tensor) -> Tensor:
+        values = given.detach().float().cpu()
         expected = [len(self.seeds), self.rows.n_rows] if info.seeded else [self.rows.n_rows]
         if list(values.shape) != expected:
             raise InputError(f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}")
         check_finite(info.id, values, self.rows, self.loaded.dtype)
         return values
+
+
+class _Pass(NamedTuple):
+    """A pass over the whole text, as far as it has come. sums: windows -> sum over the first so many."""
+
+    sums: dict[int, Tensor]
+    to_come: Iterator[tuple[int, Tensor]]
+
+
+Passes = dict[tuple[object, ...], _Pass]  # by what is summed
+
+
+def nested_scores(
+    loaded: LoadedModel,
+    selectors: Sequence[str],
+    windows: Windows,
+    sizes: Sequence[int],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    objective: str = OBJECTIVES[0],
+    batch_size: BatchSize = "auto",
+    progress: Progress | None = None,
+    known: Mapping[int, Mapping[str, Tensor]] | None = None,
+    finished: FinishedAtSize | None = None,
+    skip_first: int = 0,
+    kept: KeptSums | None = None,
+) -> dict[int, dict[str, Tensor]]:
+    """Scores from the first n windows for every n in `sizes`, each pass over the largest set only.
+
+    Every pass that selectors share (`ScoringRun.activations`, `mean_relevance`) goes over all windows as a run of the
+    whole text does, is read off at the sizes on its way, and stops where no size is left to compute; the run of each
+    size reads its own sums. This holds for plug-ins too; one that reads `input_ids` and runs the model itself does so
+    once per size, as relp does, whose mean output is each size's.
+    The scores of all windows equal those of `compute_scores` bit for bit. So do those of a smaller size where
+    `batch_size` divides it; else its last windows went through the model beside later ones, and float32 scores agree to
+    about 1e-6 of their norm, half precision to its own.
+
+    known: scores per size that are there already. finished: called with size, selector and scores as soon as
+    they are known. The rest as in `compute_scores`.
+
+    returns {size: {selector: [N] float32 on the CPU}}, ascending sizes; seeded selectors [seeds, N]
+    Memory: N float64 per size and mean of a pass besides the scores. Errors: those of `compute_scores`, and an
+    InputError for sizes outside 1..windows."""
+    check_request(loaded, selectors, windows, objective, skip_first)
+    ordered = sorted(set(sizes))
+    available = len(windows.input_ids)
+    if not ordered or ordered[0] < 1 or ordered[-1] > available:
+        raise InputError(f"calibration sizes must lie in 1..{available}, the windows available; got {list(sizes)}")
+    there = known or {}
+    # What any size still has to compute: equal for all, so that they share their passes.
+    known_everywhere = set.intersection(*(set(there.get(size, ())) for size in ordered))
+    asked = asked_by(selectors, known_everywhere)
+    each = (asked_by(selectors, there.get(size, ())) for size in ordered)
+    if any(ACTIVATIONS in one and not any(needs_plain(of) for of, _ in one) for one in each):
+        # A size would walk the path for its activations alone: they have a pass of their own.
+        asked = tuple(one for one in asked if one != ACTIVATIONS)
+    missing = [size for size in ordered if not set(selectors) <= set(there.get(size, ()))]
+    text = _Text(windows.read_ids, tuple(ordered), max(missing, default=available), {})
+    same, last = (seeds, cast(Objective, objective), batch_size, progress), (asked, skip_first, kept)
+
+    def run_of(size: int) -> _PrefixRun:
+        own = (there.get(size), finished and partial(finished, size))
+        return _PrefixRun(text, loaded, windows.first(size), *same, *own, *last)
+
+    runs = {size: run_of(size) for size in ordered}
+    # Largest first: its passes leave the sums that the smaller sizes read.
+    for selector in selectors:
+        for size in reversed(ordered):
+            runs[size].scores(selector)
+    return {size: {selector: runs[size].scores(selector) for selector in selectors} for size in ordered}
+
+
+class _Text(NamedTuple):
+    """What the runs of all sizes have in common. wanted: the largest size that has something to compute."""
+
+    input_ids: Tensor
+    sizes: tuple[int, ...]
+    wanted: int
+    passes: Passes
+
+
+class _PrefixRun(ScoringRun):
+    """A scoring run over the first windows of a text, whose passes go over the whole of it, for all sizes."""
+
+    def __init__(self, text: _Text, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._text = text
+
+    def _share(self, method: Method, other: Method) -> bool:
+        """relp's pass belongs to one size, the others' to all."""
+        return super()._share(method, other) and (method == "relp") == (other == "relp")
+
+    def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
+        if of_this_text:
+            return super()._sum(stage, what, work)
+        text, size = self._text, len(self.input_ids)
+        if what not in text.passes:
+            running = self._running_sums(stage, work, text.input_ids, text.sizes, text.wanted, what)
+            text.passes[what] = _Pass({}, running)
+        found = text.passes[what]
+        while size not in found.sums:
+            done, total = next(found.to_come)
+            if done in text.sizes:
+                found.sums[done] = total
+        return found.sums[size]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.models.rows import row_index
-from engine.selectors.attribution import IG_STEPS, relevance
+from engine.selectors.gradients import IG_STEPS, relevances
 from engine.selectors.passes import objective_gradient
 
 AT_LEAST = 20.0  # times faster
@@ -45,13 +45,13 @@ def main() -> int:
 
     def all_rows() -> None:
         scores: dict[int, Tensor] = {}
-        relevance(
-            "ig",
+        relevances(
+            ["ig"],
             model,
             rows,
             input_ids,
             lambda logits: objective_gradient(logits, input_ids, "loss"),
-            lambda layer, values: scores.__setitem__(layer, values.abs().mean((0, 1))),
+            lambda _, layer, values: scores.__setitem__(layer, values.abs().mean((0, 1))),
         )
         assert len(scores) == len(rows.layers)
 

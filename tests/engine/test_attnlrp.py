@@ -15,10 +15,10 @@ from safetensors import safe_open
 from tiny_models import LRP_FAMILIES, tiny_model
 from torch import Tensor
 
-from engine.models.attnlrp import _lxt, attn_lrp, model_family, plain_gradients
+from engine.models.attnlrp import _lxt, attn_lrp, check_rules, plain_gradients
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors.attribution import relevance
+from engine.selectors.gradients import relevances
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "attnlrp"
 CONFIGS = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "qwen3": "Qwen3Config", "gemma3_text": "Gemma3TextConfig"}
@@ -36,10 +36,10 @@ def collected(model: Any, method: str, input_ids: Tensor) -> dict[str, Tensor]:
     rows = row_index(model)
     found: dict[str, Tensor] = {}
 
-    def keep(layer: int, values: Tensor) -> None:
+    def keep(_: str, layer: int, values: Tensor) -> None:
         found[rows.layers[layer].name] = values
 
-    relevance(method, model, rows, input_ids, largest_logit, keep)  # type: ignore[arg-type]
+    relevances([method], model, rows, input_ids, largest_logit, keep)  # type: ignore[list-item]
     return found
 
 
@@ -143,7 +143,7 @@ def test_blocks_do_not_nest(tiny_llama: Any) -> None:
 @pytest.mark.parametrize("family", ["phi", "olmo", "gpt_neox"])
 def test_an_architecture_without_rules_is_an_error_that_names_those_with(family: str) -> None:
     with pytest.raises(InputError, match=f"{family}.*supported families: llama, qwen2, qwen3, gemma3"):
-        model_family(tiny_model(family))
+        check_rules(tiny_model(family))
 
 
 def test_rules_set_by_other_code_are_an_error_and_left_alone(tiny_llama: Any) -> None:

@@ -22,7 +22,7 @@ from engine.data.onsets import onset_tokens
 from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions import calibrated
 from engine.interventions.kinds import INTERVENTIONS
-from engine.measures import condition, fluency, token_sums
+from engine.measures import condition, fluency, predictions
 from engine.measures.condition import Similarities, block_states
 from engine.measures.divergence import Kl
 from engine.measures.fidelity import Fidelity
@@ -35,7 +35,7 @@ from engine.run import edited_passes
 from engine.run.edited_passes import measured
 from engine.selectors import PromptRun, available_selectors, compute_scores
 from engine.selectors.base import contrast_selectors
-from engine.selectors.nested import nested_scores
+from engine.selectors.run import nested_scores
 
 ALL, FEW = 7, 3  # windows, prompts or tokens; as many as one pass takes
 LENGTH = 9
@@ -93,7 +93,7 @@ def intervention(name: str) -> Batched:
 
 
 def of_fidelity(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPatch) -> list[Any]:
-    for module in (token_sums, edited_passes):
+    for module in (predictions, edited_passes):
         patch.setattr(module, "windows_that_fit", lambda *_: size)
     found = measured(loaded, Fidelity(text), edits(loaded))
     return [values for one in found for values in (one.window_nats, one.window_kl, one.window_same, one.window_tokens)]
@@ -131,7 +131,7 @@ def of_replies(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPa
 
 def of_divergence(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
     found = Kl(PROMPTS, REPLIES, size).measure_each(loaded, edits(loaded))
-    return [values for one in found for values in (one.prompt_nats, one.prompt_positions)]
+    return [values for one in found for values in (one.sums, one.counts)]
 
 
 TEXT = [info.id for info in available_selectors() if not (info.data_free or info.needs)]

@@ -68,12 +68,12 @@ def test_the_divergence_of_an_edit_is_a_loop_over_the_replys_positions(
         assert LocalRunner(store).expect(cells).to_compute == 0
     assert len({cell.key for cell in cells}) == 4
     unedited, masked, steered, instructed = (results[cell] for cell in cells)
-    assert unedited.prompt_nats == (0.0, 0.0, 0.0)
-    assert unedited.nats_per_token == 0.0
+    assert unedited.sums == (0.0, 0.0, 0.0)
+    assert unedited.value == 0.0
     for found, (edit, said) in zip((masked, steered, instructed), cases[1:], strict=True):
         for number, (prompt, reply) in enumerate(zip(PROMPTS, REPLIES, strict=True)):
             tail = loaded.tokenizer(reply, add_special_tokens=False)["input_ids"]
-            assert found.prompt_positions[number] == len(tail) + 1
+            assert found.counts[number] == len(tail) + 1
             logits = []
             for one, words in ((UNEDITED, ""), (edit, said)):
                 ids = [*prompt_ids(loaded.tokenizer, prompt, system=words), *tail]
@@ -82,8 +82,8 @@ def test_the_divergence_of_an_edit_is_a_loop_over_the_replys_positions(
             p, q = (some.double().log_softmax(-1) for some in logits)
             expected = float((p.exp() * (p - q)).sum())
             # float32 logits from passes of other shapes
-            assert found.prompt_nats[number] == pytest.approx(expected, rel=1e-3, abs=1e-5)
-        assert found.nats_per_token == pytest.approx(math.fsum(found.prompt_nats) / sum(found.prompt_positions))
+            assert found.sums[number] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        assert found.value == pytest.approx(math.fsum(found.sums) / sum(found.counts))
         assert found.stderr is not None
 
 

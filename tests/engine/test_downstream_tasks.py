@@ -18,9 +18,16 @@ from tiny_models import load_tiny
 
 from engine.edits.edit import edit_of
 from engine.interventions.in_weights import zeroed
-from engine.measures import harness_tasks
-from engine.measures.harness import Harness, ItemScores, TaskScores
-from engine.measures.harness_tasks import TASKS, DownstreamTask, chance_accuracy, downstream_tasks
+from engine.measures import harness as module
+from engine.measures.harness import (
+    TASKS,
+    DownstreamTask,
+    Harness,
+    ItemScores,
+    TaskScores,
+    chance_accuracy,
+    downstream_tasks,
+)
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.run.edited_passes import measured
@@ -160,7 +167,7 @@ def test_a_local_file_asks_what_lm_eval_asks_of_the_hubs_data(
         return {"train": rows, "validation": rows, "test": rows}
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    task = harness_tasks._downstream(name, 10)
+    task = module._downstream(name, 10)
     assert requests(task) == requests(tasks[name])
     assert task.requests_hash == tasks[name].requests_hash
     assert task.chance == tasks[name].chance

@@ -17,7 +17,7 @@ from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
 from engine.measures.base import MEASURES, Given
 from engine.measures.nll import token_nll
-from engine.measures.token_sums import evaluation_batch_size
+from engine.measures.predictions import evaluation_batch_size
 from engine.models import loading
 from engine.models.dry_passes import dry
 from engine.models.loading import load_sketch

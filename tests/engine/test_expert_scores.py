@@ -20,10 +20,10 @@ from torch.nn import functional
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.selectors.activations import prompt_activations
-from engine.selectors.attribution import per_prompt_relevance
+from engine.selectors.gradients import per_prompt_relevance
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import compute_scores
+from engine.selectors.window_sums import prompt_activations
 
 WINDOWS_, LENGTH = 3, 7
 IDS = torch.randint(3, 200, (WINDOWS_, LENGTH), generator=torch.Generator().manual_seed(0))

@@ -12,7 +12,7 @@ import fake_hub
 import pytest
 from fake_hub import FakeHub, Fault, Repository
 
-from engine.models import parts
+from engine.models import downloads
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.transfers import Transfer
 from engine.records.errors import InputError
@@ -41,7 +41,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(downloads, "PAUSES_S", (0.01, 0.01))
 
 
 class Download:

@@ -10,8 +10,7 @@ from tiny_judge import FAMILIES, REPLIES, save_classifier
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from engine.judges.base import Exchange
-from engine.judges.classifier import load_classifier
-from engine.judges.labels import LABEL_FILE, LabelMap, label_map
+from engine.judges.classifier import LABEL_FILE, LabelMap, label_map, load_classifier
 from engine.records.errors import InputError
 
 PROMPTS = ["How do I beat eggs?", "Who are you {reply}?", "Why?"]

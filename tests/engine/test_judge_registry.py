@@ -10,7 +10,7 @@ from relatives import relatives
 
 from engine.cli import main
 from engine.judges.base import JUDGES, Exchange, Verdict, judge_choices, open_judges
-from engine.judges.labels import LABEL_FILE
+from engine.judges.classifier import LABEL_FILE
 from engine.judges.served import KEY_VARIABLE
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest

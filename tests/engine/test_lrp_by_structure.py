@@ -20,7 +20,7 @@ from transformers.models.mistral.modeling_mistral import MistralAttention, Mistr
 from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm
 
 from engine.models import attnlrp
-from engine.models.attnlrp import attn_lrp, check_rules, model_family
+from engine.models.attnlrp import attn_lrp, check_rules
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.norms import NormForm, norm_form
 from engine.records.errors import InputError
@@ -211,7 +211,7 @@ def test_a_refusal_says_which_part_differs_in_one_line(family: str, said: str) -
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(tiny_config(family))
     with pytest.raises(InputError) as caught:
-        model_family(model)
+        check_rules(model)
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"lrp has no rules for {type(model).__name__} ({family}): ")

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from engine.models import attnlrp, lrp_conservation
 from engine.models.attnlrp import attn_lrp, check_rules
 from engine.models.lrp_by_structure import Structure, structure
-from engine.models.lrp_conservation import allowed, logits_of, missing_relevance, short_text
+from engine.models.lrp_conservation import allowed, logits_before, missing_relevance, short_text
 from engine.models.norms import NormForm
 from engine.records.errors import InputError
 
@@ -30,11 +30,11 @@ def input_ids() -> Tensor:
 def test_relevance_arrives_at_the_input_and_the_logits_stay(family: str, dtype: torch.dtype) -> None:
     model = tiny_model(family).to(dtype).requires_grad_(False)
     text = short_text(model)
-    before = logits_of(model, text)
+    before = logits_before(model)
     modelings = attnlrp._rules_of(model).modelings
     plain = missing_relevance(model, text, modelings)
     with attn_lrp(model):
-        assert torch.equal(before, logits_of(model, text))
+        assert torch.equal(before, logits_before(model))
         under = missing_relevance(model, text, modelings)
     assert under.most < allowed(dtype) / 3
     assert under.blocks == plain.blocks == 2

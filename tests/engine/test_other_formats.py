@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.other_formats import explained
+from engine.models.checkpoints import explained
 
 SMALL = ["README.md", "config.json", "tokenizer.json", "generation_config.json"]
 WAYS = {

@@ -13,8 +13,7 @@ from lm_eval.tasks import TaskManager
 from engine.cli import main
 from engine.data import local_tasks
 from engine.data.local_tasks import SHIPPED, local_files
-from engine.measures.harness import Harness
-from engine.measures.harness_tasks import DownstreamTask, downstream_tasks
+from engine.measures.harness import DownstreamTask, Harness, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest

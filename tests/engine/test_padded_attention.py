@@ -24,7 +24,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.models.rows import row_index
 from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, read_manifest
-from engine.selectors.attribution import per_prompt_relevance
+from engine.selectors.gradients import per_prompt_relevance
 
 FAMILIES = ("llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text")
 METHODS = ("grad_x_input", "lrp", pytest.param("ig", marks=pytest.mark.long))

@@ -20,10 +20,9 @@ from engine.interventions.at_outputs import edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, predicted_nll, window_nll
-from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, in_pieces, predictions
+from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, halves, has_two_halves, in_pieces, predictions
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
-from engine.models.output_head import halves, has_two_halves
 from engine.models.rows import row_index
 from engine.run import edited_passes
 from engine.run.cell import Cell

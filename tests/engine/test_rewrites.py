@@ -14,9 +14,8 @@ from tiny_models import load_tiny
 import engine.interventions.rewrites as rewrites
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
-from engine.interventions.decoys import Decoys
 from engine.interventions.in_weights import zeroed
-from engine.interventions.rewrites import make_rewrite, rewritten
+from engine.interventions.rewrites import Decoys, make_rewrite, rewritten
 from engine.interventions.uninterrupted import Undone
 from engine.measures.logit_bits import Bits, LogitBits
 from engine.measures.nll import negative_log_likelihood
@@ -162,7 +161,7 @@ def test_restored_when_the_rewrite_itself_fails_half_way(family, name, monkeypat
         return real(*given)
 
     monkeypatch.setattr(rewrites, "swap", failing)
-    monkeypatch.setattr("engine.interventions.decoys.swap", failing)
+    monkeypatch.setattr("engine.interventions.rewrites.swap", failing)
     with (
         pytest.raises(InputError, match=f"copy of the matrices that the rewrite {name} changes"),
         rewritten(family, rewrite),

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from engine import windows
 from engine.models.loading import LoadedModel, load_model
-from engine.selectors.attribution import relevances
+from engine.selectors.gradients import relevances
 from engine.selectors.passes import objective_gradient
 
 

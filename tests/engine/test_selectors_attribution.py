@@ -13,7 +13,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors.attribution import per_prompt_relevance, relevance
+from engine.selectors.gradients import per_prompt_relevance, relevances
 from engine.selectors.passes import objective_gradient
 
 METHODS: list[Any] = ["lrp", "ig", "grad_x_input", "ig_conductance"]
@@ -40,7 +40,10 @@ def test_ig_combines_captums_gradients_on_the_path(family: str) -> None:
     rows = row_index(model)
     ids = torch.randint(3, 290, (2, 8), generator=torch.Generator().manual_seed(5))
     found: dict[int, Tensor] = {}
-    relevance("ig", model, rows, ids, lambda logits: objective_gradient(logits, ids, "loss"), found.__setitem__)
+    relevances(
+        ["ig"], model, rows, ids, lambda logits: objective_gradient(logits, ids, "loss"),
+        lambda _, layer, values: found.__setitem__(layer, values),
+    )  # fmt: skip
 
     def summed_loss(embeddings: Tensor) -> Tensor:
         logits = model(inputs_embeds=embeddings, use_cache=False).logits[:, :-1]
@@ -120,9 +123,10 @@ def _relevance_in_float64(family: str, method: Any) -> tuple[Any, Tensor, dict[i
     model = tiny_model(family).double().requires_grad_(False)
     ids = torch.randint(3, 290, (2, 8), generator=torch.Generator().manual_seed(5))
     found: dict[int, Tensor] = {}
-    relevance(
-        method, model, row_index(model), ids, lambda logits: objective_gradient(logits, ids, "loss"), found.__setitem__
-    )
+    relevances(
+        [method], model, row_index(model), ids, lambda logits: objective_gradient(logits, ids, "loss"),
+        lambda _, layer, values: found.__setitem__(layer, values),
+    )  # fmt: skip
     return model, ids, found
 
 
@@ -183,7 +187,10 @@ def test_relevance_per_prompt_is_the_sum_over_its_tokens(method: Any, tiny_llama
         return gradient
 
     tokens: dict[int, Tensor] = {}
-    relevance(method, tiny_llama.model, rows, prompts, gradient_of, tokens.__setitem__)
+    relevances(
+        [method], tiny_llama.model, rows, prompts, gradient_of,
+        lambda _, layer, values: tokens.__setitem__(layer, values),
+    )  # fmt: skip
     expected = torch.cat([tokens[layer.index].sum(1) for layer in rows.layers], dim=1)
     found = per_prompt_relevance(tiny_llama, method, prompts, torch.ones_like(prompts), difference, batch_size=2)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
@@ -199,10 +206,10 @@ def test_lrp_conserves_relevance_through_the_mlp(tiny_llama: LoadedModel, prompt
         gradient[:, -1, 11] = 1
         return gradient
 
-    def keep(layer: int, values: Tensor) -> None:
+    def keep(_: str, layer: int, values: Tensor) -> None:
         total[rows.layers[layer].block, rows.layers[layer].projection] = values.sum().item()
 
-    relevance("lrp", tiny_llama.model, rows, prompts, gradient_of, keep)
+    relevances(["lrp"], tiny_llama.model, rows, prompts, gradient_of, keep)
     for block in range(rows.n_blocks):
         down, gate, up = (total[block, name] for name in ("down_proj", "gate_proj", "up_proj"))
         # a Linear without bias passes on all of its relevance; lxt's identity rule has an epsilon of 1e-10
@@ -230,4 +237,4 @@ def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, t
     model.model.layers[0].mlp.register_forward_hook(lambda _, __, output: output.detach())
     for method in METHODS:
         with pytest.raises(InputError, match=r"no gradient reaches model.layers.0.mlp.gate_proj"):
-            relevance(method, model, row_index(model), tiny_windows.input_ids, torch.ones_like, lambda *_: None)
+            relevances([method], model, row_index(model), tiny_windows.input_ids, torch.ones_like, lambda *_: None)

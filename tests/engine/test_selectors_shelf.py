@@ -15,7 +15,7 @@ from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.selectors import base, compute_scores, register_selector
-from engine.selectors.nested import nested_scores
+from engine.selectors.run import nested_scores
 
 BY_GRADIENT = ("fisher", "taylor", "atp_signed", "gradient_norm")
 BY_ACTIVATION = ("activation_std", "flap", "ria")

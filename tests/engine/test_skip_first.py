@@ -22,7 +22,7 @@ from engine.run.recorded_plan import score_plan
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import score_at_sizes, score_model
 from engine.selectors import available_selectors, compute_scores, formula
-from engine.selectors.nested import nested_scores
+from engine.selectors.run import nested_scores
 
 BY_DATA = [info.id for info in available_selectors() if not info.data_free]
 PLAIN = ["wanda", "mean_activation", "activation_std", "flap", "ria"]

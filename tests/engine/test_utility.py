@@ -9,8 +9,7 @@ from scipy.stats import sem
 
 from engine.edits.edit import edit_of
 from engine.interventions.in_weights import zeroed
-from engine.measures.harness import Harness, ItemScores, TaskScores
-from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask, harness_task
+from engine.measures.harness import UTILITY_BATCH, Harness, HarnessTask, ItemScores, TaskScores, harness_task
 from engine.models.loading import LoadedModel, load_model
 from engine.results.store import Store
 from engine.run.cell import Cell

@@ -21,8 +21,7 @@ from dashboard.pages.curves.page import _starts
 from dashboard.state.provenance import before_windows, describe_run
 from dashboard.state.results import Curves
 from engine.cli import main
-from engine.data.corpora import Windows, windows
-from engine.data.disjoint import disjoint_draws
+from engine.data.corpora import Windows, disjoint_draws, windows
 from engine.data.window_starts import text_prefix, without_starts
 from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions.apply import applied
@@ -38,7 +37,7 @@ from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 from engine.run.recorded_plan import audit_plan
 from engine.selectors import available_selectors, compute_scores
-from engine.selectors.nested import nested_scores
+from engine.selectors.run import nested_scores
 from engine.studies.compare import departures
 
 BOS, EOS, USER = 0, 1, 3

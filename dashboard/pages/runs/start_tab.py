@@ -25,7 +25,7 @@ from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep
 from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
-from engine.selectors.score_files import ENDINGS
+from engine.selectors.own_scores import ENDINGS
 from engine.studies.base import ANALYSES, AUDIT, all_analyses, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"

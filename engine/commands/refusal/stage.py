@@ -16,7 +16,7 @@ from engine.studies.base import Study, StudyInfo, Tables
 if TYPE_CHECKING:
     from engine.data.prompt_sets import PromptSet
     from engine.judges.base import Judge
-    from engine.measures.harness_tasks import HarnessTask
+    from engine.measures.harness import HarnessTask
     from engine.studies.conduct import Maker
 
 _DOMAINS = {"compose": COMPOSED_DOMAINS}  # the default of --domains
@@ -86,7 +86,7 @@ def add_sets(parser: argparse.ArgumentParser) -> None:
 
 def sets_and_tasks(args: argparse.Namespace) -> tuple[list[PromptSet], list[HarnessTask]]:
     from engine.data.prompt_sets import read_prompt_sets
-    from engine.measures.harness_tasks import utility_tasks
+    from engine.measures.harness import utility_tasks
 
     sets = read_prompt_sets(parts(args.sets), args.set_prompts)
     return sets, utility_tasks(parts(args.utility), args.utility_items) if args.utility else []

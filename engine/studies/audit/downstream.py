@@ -5,8 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from engine.edits.ranked_edits import Ranking
-from engine.measures.harness import Harness, TaskScores
-from engine.measures.harness_tasks import ACCURACY, DownstreamTask, check_tasks, downstream_tasks
+from engine.measures.harness import ACCURACY, DownstreamTask, Harness, TaskScores, check_tasks, downstream_tasks
 from engine.records.environment import installed_version
 from engine.results.tables import frame
 from engine.run.audit_plan import DownstreamPlan

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.corpora import calibration_tokens
-from engine.data.disjoint import Draws as Drawn, TooFewDraws, disjoint_draws
+from engine.data.corpora import Draws as Drawn, TooFewDraws, calibration_tokens, disjoint_draws
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.records.hashing import Json
 from engine.results.folders import table_names
@@ -17,8 +16,7 @@ from engine.run.audit_plan import CalibrationDrawsPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
-from engine.selectors.own_scores import draws
-from engine.selectors.score_files import Scores
+from engine.selectors.own_scores import Scores, draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, over_draws, rank_correlations
@@ -45,7 +43,7 @@ class DisjointDraws(Study[AuditInputs]):
     """`draws`, how alike rankings and masks from disjoint calibration sets are, and `draw_sweep`, what these masks do.
 
     `calibration_draws` sets of the largest of the plan's calibration sizes, or as many windows as the text has for each
-    (`engine.data.disjoint`); all data-dependent selectors. Spearman of the scores and Jaccard of the LeRF masks at the
+    (`engine.data.corpora`); all data-dependent selectors. Spearman of the scores and Jaccard of the LeRF masks at the
     plan's stability rates, over all pairs of draws: mean, least and greatest. NLL under both orders at the control
     rates: its variance between draws is the calibration text's part in every error. A seeded selector counts by the
     mean over its seeds. Scores of one's own have a draw in each of their files. Beyond the paper, whose sizes are

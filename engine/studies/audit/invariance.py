@@ -13,8 +13,7 @@ from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
 from engine.edits.masks import removed_rows
 from engine.edits.ranked_edits import Ranking, rankings
-from engine.interventions.decoys import Decoys
-from engine.interventions.rewrites import NoRewriteError, Rewrite, make_rewrite, rewritten
+from engine.interventions.rewrites import Decoys, NoRewriteError, Rewrite, make_rewrite, rewritten
 from engine.measures.logit_bits import Bits, LogitBits
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError

@@ -157,7 +157,7 @@ class Baselines(OverGrids):
                 [one] = self._measured(run, results, [best], pairs)
                 kl = best.divergence(results, pairs)
                 row = _line(run, results, final, pairs, one, True)
-                rows.append(row | {"kl": kl.nats_per_token, "kl_stderr": kl.stderr})
+                rows.append(row | {"kl": kl.value, "kl_stderr": kl.stderr})
         return {TABLE: frame(TABLE, rows)}
 
     def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:

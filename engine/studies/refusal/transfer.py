@@ -12,8 +12,7 @@ from engine.edits.edit import UNEDITED, Edit
 from engine.judges.base import Judge
 from engine.judges.quality import cohens_kappa, kappa_interval
 from engine.judges.refusals import Refusals, Refused
-from engine.measures.harness import Harness, ItemScores, TaskScores
-from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask
+from engine.measures.harness import UTILITY_BATCH, Harness, HarnessTask, ItemScores, TaskScores
 from engine.measures.replies import Written
 from engine.records.hashing import Json
 from engine.results.tables import frame

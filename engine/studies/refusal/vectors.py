@@ -16,8 +16,9 @@ from engine.data.onsets import OnsetPhrases, onset_tokens
 from engine.data.prompts import prompt_ids, prompts_hash
 from engine.edits.contrasts import checksum
 from engine.edits.edit import UNEDITED, AnyEdit
+from engine.measures.base import Average
 from engine.measures.condition import BATCH_SIZE, Similarities, block_states, principal_direction, similarity
-from engine.measures.divergence import Divergence, Kl
+from engine.measures.divergence import Kl
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -209,7 +210,7 @@ class Setting:
     edit: AnyEdit = UNEDITED
     system: str = ""
     where: Where | None = None
-    _divergences: dict[tuple[Pair, ...], Cell[Divergence]] = field(default_factory=dict, init=False, repr=False)
+    _divergences: dict[tuple[Pair, ...], Cell[Average]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def _asked(self) -> RefusalInputs:
@@ -261,15 +262,15 @@ class Setting:
             self._divergences[key] = Cell(self.run.loaded, self.edit, measure)
         yield self._divergences[key]
 
-    def divergence(self, results: Results, pairs: Sequence[Pair]) -> Divergence:
+    def divergence(self, results: Results, pairs: Sequence[Pair]) -> Average:
         """From the unedited model, on its replies to the pairs' base prompts."""
         [cell] = self.divergence_cells(results, pairs)
-        found: Divergence = results[cell]
+        found: Average = results[cell]
         if not self.where:
             return found
         holds = self.where.holds(results, self.where.prompts(sides(pairs)))[len(pairs) :]
-        nothing = (0.0,) * len(found.prompt_nats)
-        return Divergence(_either(holds, found.prompt_nats, nothing), found.prompt_positions)
+        nothing = (0.0,) * len(found.sums)
+        return Average(_either(holds, found.sums, nothing), found.counts)
 
 
 def _either(holds: Sequence[bool], yes: Sequence[Any], no: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,8 +12,7 @@ import scipy.stats
 from tiny_audits import draws, lowest, nll_of, tiny_audit
 from tiny_models import text
 
-from engine.data.corpora import windows
-from engine.data.disjoint import TooFewDraws, _runs, _starts, disjoint_draws
+from engine.data.corpora import TooFewDraws, _runs, _starts, disjoint_draws, windows
 from engine.models.loading import LoadedModel
 from engine.records.manifest import shortfalls
 from engine.results.store import Store

@@ -12,8 +12,7 @@ import scipy.stats
 from tiny_audits import downstream, lowest, tiny_audit
 
 from engine.interventions.in_weights import zeroed
-from engine.measures.harness import Harness
-from engine.measures.harness_tasks import downstream_tasks
+from engine.measures.harness import Harness, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
