@@ -99,7 +99,6 @@ def stratified_sample(
 
 
 CONFIDENCE = 0.95
-Effects = npt.NDArray[np.float64]
 
 
 class Rate(NamedTuple):

@@ -24,7 +24,7 @@ from engine.models.loading import load_sketch
 from engine.models.memory import Room
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run import fits as fits_module
+from engine.run import estimate as fits_module
 from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
 from engine.run.estimate import SWEEP, Estimate, Work, estimate

@@ -23,7 +23,7 @@ from engine.models.loading import LoadedModel
 from engine.models.units import UNITS, experts, without
 from engine.results.store import Store
 from engine.results.tables import checked
-from engine.run.analysis_plans import ProtocolsPlan
+from engine.run.audit_plan import ProtocolsPlan
 
 SETS = {"qwen3_moe": 1, "deepseek_v3": 1}  # whose first block is dense; two in all others
 COUNTS = {"deepseek_v3": 8}  # five in all others

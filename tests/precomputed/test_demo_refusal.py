@@ -14,7 +14,7 @@ from engine.run.runner import LocalRunner
 from engine.stats.intervals import wilson
 from engine.studies.refusal.inputs import Rate, RefusalInputs
 from engine.studies.refusal.operating_point import operating_points
-from engine.studies.refusal.specificity import gain
+from engine.studies.refusal.points import gain
 from engine.studies.refusal.structure import structure
 from precomputed import demo_dir
 

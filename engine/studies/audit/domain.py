@@ -15,7 +15,7 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import DomainPlan
 from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text
+from engine.run.preflight import calibration_text
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.blocks import block_error

@@ -30,8 +30,7 @@ from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store
 from engine.run.audit_plan import TEXT, AuditPlan
 from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text, evaluation_text
-from engine.run.preflight import LeftOut, fitting
+from engine.run.preflight import LeftOut, calibration_text, evaluation_text, fitting
 from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan

@@ -19,9 +19,9 @@ from engine.measures.logit_bits import Bits, LogitBits
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.analysis_plans import InvariancePlan
+from engine.run.audit_plan import InvariancePlan
 from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text
+from engine.run.preflight import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.selectors import get_selector

@@ -1,7 +1,6 @@
 """What does a single unit matter? The exact effect of a sample of rows and neurons, and who ranks them rightly."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,24 +51,22 @@ class Singles(Study[AuditInputs]):
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        wanted = _wanted(audit)
-        yield wanted.dense
-        for sample in wanted.samples:
-            yield from sample.cells
+        for sample in _samples(audit):
+            yield from (sample.dense, *sample.effects.values())
         # A sweep's cells that are known: the store has them.
         yield from (cell for cell in _lerf(audit).values() if cell in known or audit.store.get(cell.key) is not None)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        wanted, model = _wanted(audit), audit.loaded.id
+        samples, model = _samples(audit), audit.loaded.id
         # Tables of the first intervention have no such column, as sweeps have none.
         more = {} if audit.plan.intervention == ZERO else {"intervention": audit.plan.intervention}
-        dense = results[wanted.dense]
+        dense = results[samples[0].dense]
         lerf = {number: results[cell].nats_per_token for number, cell in _lerf(audit).items() if cell in results}
         lines: dict[str, list[tuple[object, ...]]] = {
             stem: [] for stem in ("singles", "singles_units", "singles_selectors", "singles_recall")
         }
-        for sample in wanted.samples:
-            measured = [results[cell] for cell in sample.cells]
+        for sample in samples:
+            measured, chosen = [results[cell] for cell in sample.effects.values()], np.array(list(sample.effects))
             errors = [block_difference(one, dense) for one in measured]
             paired = [
                 (paired_difference(one, dense)[0], error) for one, (error, _) in zip(measured, errors, strict=True)
@@ -78,17 +75,17 @@ class Singles(Study[AuditInputs]):
             places = _places(audit, sample)
             lines["singles"] += [(model, *place, *pair) for place, pair in zip(places, paired, strict=True)]
             kind = (model, sample.units.kind)
-            asked = (sample.units.count, len(sample.chosen), audit.plan.singles_seed)
+            asked = (sample.units.count, len(chosen), audit.plan.singles_seed)
             text = (len(dense.window_nats), dense.tokens, dense.nats_per_token)
             about = (*_about(sample, paired, [blocks for _, blocks in errors]), *_split_half(measured, dense))
             lines["singles_units"].append((*kind, *asked, *text, *about))
             for number, ranking in enumerate(audit.rankings):
                 scores = sample.units.scores(ranking.scores)
                 who = (model, ranking.selector, ranking.seed, sample.units.kind)
-                line = (*who, len(sample.chosen), *_against(scores[sample.chosen], effects), bool((scores < 0).any()))
+                line = (*who, len(chosen), *_against(scores[chosen], effects), bool((scores < 0).any()))
                 lines["singles_selectors"].append((*line, lerf.get(number)))
                 for top in audit.plan.singles_tops:
-                    found = recall_of_top(scores, sample.chosen, effects, top)
+                    found = recall_of_top(scores, chosen, effects, top)
                     if found is not None:
                         numbers = (found.threshold, found.above, found.found, found.value, *found.interval)
                         lines["singles_recall"].append((*who, top, *numbers, found.missed_high))
@@ -99,37 +96,8 @@ class Singles(Study[AuditInputs]):
         return tables | {"singles": with_documents(tables["singles"], dense.blocks)}
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """The sampled units of one kind, ascending, and the cell of each."""
-
-    units: Units
-    chosen: npt.NDArray[np.int64]
-    cells: list[Cell[NegativeLogLikelihood]]
-
-
-@dataclass
-class _Wanted:
-    audit: AuditInputs
-    text: Windows = field(init=False)
-    dense: Cell[NegativeLogLikelihood] = field(init=False)
-    samples: list[_Sample] = field(init=False)
-
-    def __post_init__(self) -> None:
-        plan, evaluation = self.audit.plan, self.audit.evaluation
-        text = self.text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
-        self.dense = self.audit.nll(self.audit.edit([]), text)
-        self.samples = []
-        for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
-            units = UNITS[kind](self.audit.loaded)
-            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
-            if chosen.size:  # a model without gated MLPs has no neurons
-                cells = [self.audit.nll(self.audit.edit(units.rows[unit]), text) for unit in chosen]
-                self.samples.append(_Sample(units, chosen, cells))
-
-
 class SampledUnits(NamedTuple):
-    """The sample of one kind of units: its text, the unedited model on it, and the cell of each unit alone."""
+    """The sample of one kind of units, ascending: its text, the unedited model on it, the cell of each unit alone."""
 
     text: Windows
     dense: Cell[NegativeLogLikelihood]
@@ -139,12 +107,7 @@ class SampledUnits(NamedTuple):
 
 def sampled_units(audit: AuditInputs, kind: str) -> SampledUnits | None:
     """None for a kind of which the plan, or the model, has none."""
-    wanted = _wanted(audit)
-    for one in wanted.samples:
-        if one.units.kind == kind:
-            effects = dict(zip(one.chosen.tolist(), one.cells, strict=True))
-            return SampledUnits(wanted.text, wanted.dense, one.units, effects)
-    return None
+    return next((one for one in _samples(audit) if one.units.kind == kind), None)
 
 
 def sampled_rows(audit: AuditInputs) -> SampledUnits:
@@ -153,9 +116,21 @@ def sampled_rows(audit: AuditInputs) -> SampledUnits:
     return rows
 
 
-def _wanted(audit: AuditInputs) -> _Wanted:
-    """Drawn once per audit: norms of all weights take a pass over them."""
-    return audit.once("singles", lambda: _Wanted(audit))
+def _samples(audit: AuditInputs) -> list[SampledUnits]:
+    """Drawn once per audit: norms of all weights take a pass over them. A model without gated MLPs has no neurons."""
+
+    def make() -> list[SampledUnits]:
+        plan, evaluation = audit.plan, audit.evaluation
+        text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
+        dense, samples = audit.nll(audit.edit([]), text), []
+        for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
+            units = UNITS[kind](audit.loaded)
+            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
+            effects = {int(unit): audit.nll(audit.edit(units.rows[unit]), text) for unit in chosen}
+            samples.append(SampledUnits(text, dense, units, effects))
+        return [one for one in samples if one.effects]
+
+    return audit.once("singles", make)
 
 
 def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:
@@ -163,16 +138,16 @@ def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:
     return {number: audit.nll(ranking.edit("lerf", RATE)) for number, ranking in enumerate(audit.rankings)}
 
 
-def _places(audit: AuditInputs, sample: _Sample) -> Iterator[tuple[object, ...]]:
+def _places(audit: AuditInputs, sample: SampledUnits) -> Iterator[tuple[object, ...]]:
     """Columns unit_kind to row of every sampled unit."""
     kind, layers = sample.units.kind, audit.loaded.rows.layers
-    for unit in sample.chosen:
+    for unit in sample.effects:
         row_id, layer = int(sample.units.rows[unit, 0]), layers[sample.units.layer[unit]]
         projection = layer.projection if kind == "row" else None
         yield kind, row_id, layer.block, layer.sublayer, projection, row_id - layer.start
 
 
-def _about(sample: _Sample, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
+def _about(sample: SampledUnits, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
     """Columns helps to larger_high. blocks: of evaluation text, behind the errors."""
     effects = np.array([effect for effect, _ in paired])
     helps = helping(effects)

@@ -12,7 +12,7 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import StabilityPlan
 from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text
+from engine.run.preflight import calibration_text
 from engine.run.runner import Results
 from engine.run.scoring import score_at_sizes
 from engine.selectors import get_selector

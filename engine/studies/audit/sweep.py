@@ -1,4 +1,4 @@
-"""LeRF/MoRF curves: every measure of the plan under growing edits of every ranking."""
+"""LeRF/MoRF curves: every measure of the plan, and what the model says, under growing edits of every ranking."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,15 +9,19 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.data.corpora import Windows
+from engine.data.prompts import thinking_record
 from engine.edits.edit import ZERO
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.base import MEASURES, Given
+from engine.measures.generation import BATCH_SIZE
 from engine.measures.nll import Nll, perplexity
+from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
+from engine.records.hashing import Json
 from engine.records.progress import Progress, SoFar
 from engine.results.store import Store
 from engine.results.tables import frame
-from engine.run.audit_plan import SWEEP_RATES
+from engine.run.audit_plan import SWEEP_RATES, RepliesPlan
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner, Results
 from engine.selectors.base import SEEDS
@@ -184,3 +188,36 @@ def _line(model: str, point: Point, results: Results) -> tuple[object, ...]:
     found = results[point.cell]
     nll = found.nats_per_token
     return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll), *block_error(found))
+
+
+@register_study(
+    "replies", of=AUDIT, plan=RepliesPlan, tables=("sweep_replies",), reads_text=False,
+    title="What does the model still say as rows are removed?",
+)  # fmt: skip
+class SweepReplies(Study[AuditInputs]):
+    """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
+    its first seed.
+
+    They show what a perplexity means; they measure nothing. Not in the paper. Thinking is off where the chat template
+    has a switch; otherwise a reply begins with what the model thinks."""
+
+    def record(self, audit: AuditInputs) -> Json:
+        return dict(thinking_record(audit.loaded.tokenizer))
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[list[Written]]]:
+        return (point.cell for point in self._points(audit))
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        prompts = audit.plan.replies.replies_prompts
+        lines: list[tuple[object, ...]] = []
+        for ranking, order, rate, cell in self._points(audit):
+            place = (audit.loaded.id, ranking.selector, ranking.seed, order, rate, cell.edit.size)
+            said = results[cell]
+            lines += [(*place, prompt, one.text, one.finished) for prompt, one in zip(prompts, said, strict=True)]
+        return {"sweep_replies": frame("sweep_replies", lines)}
+
+    def _points(self, audit: AuditInputs) -> list[Point]:
+        plan = audit.plan
+        measure = Replies(plan.replies.replies_prompts, plan.replies.replies_tokens, BATCH_SIZE)
+        ranked = map(audit.ranking, plan.scoring.selectors)
+        return points_of(audit.loaded, ranked, plan.orders, plan.sweep_rates, measure)

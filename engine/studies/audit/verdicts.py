@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from engine.records.hashing import Json
-from engine.run.analysis_plans import VerdictPlan
+from engine.run.audit_plan import VerdictPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector

@@ -17,7 +17,7 @@ from engine.run.runner import Results
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Grid, OverGrids
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
-from engine.studies.refusal.stage_lines import cut_off_lines
+from engine.studies.refusal.points import cut_off_lines
 from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
 
 TABLE = "baselines"

@@ -16,7 +16,7 @@ from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.similarity import expected_random_jaccard, jaccard
 from engine.studies.base import Answer, Tables, TextTable
-from engine.studies.refusal.calibrate import calibrate
+from engine.studies.refusal.algorithm import calibrate
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import Chosen

@@ -29,7 +29,7 @@ register_study(
     "forward and backward pass per batch of prompts (16 for ig); what is known is kept. The unedited model answers all "
     "of them first: pairs whose base prompt it refuses are left out; if these are more than one and more than "
     "--benign-limit of a domain's, it is an error.",
-)(Later(f"{_REFUSAL}.calibrate", "Calibrated"))  # fmt: skip
+)(Later(f"{_REFUSAL}.algorithm", "Calibrated"))  # fmt: skip
 
 register_study(
     "sweep", of=REFUSAL, tables=("refusal_sweep",), reads=_OF_GRID,

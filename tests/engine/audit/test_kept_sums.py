@@ -15,7 +15,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.results.folders import read_table
 from engine.results.store import Store
-from engine.run.analysis_plans import InvariancePlan
+from engine.run.audit_plan import InvariancePlan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.selectors.kept_sums import KeptSums
