@@ -18,7 +18,7 @@ from engine.measures.base import Measure
 from engine.measures.predictions import kind_of, logit_budget, under_one_softmax
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
-from engine.stats.paired import ratio_stderr
+from engine.stats.blocks import ratio_stderr
 
 EDITS_TOGETHER = 16  # that share one set of passes of the unedited model
 

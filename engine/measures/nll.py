@@ -15,8 +15,7 @@ from engine.measures.predictions import Predictions, predictions, sent
 from engine.measures.token_sums import of_model
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
-from engine.stats.blocks import Blocks
-from engine.stats.paired import ratio_stderr
+from engine.stats.blocks import Blocks, ratio_stderr
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import Count, Group, LocalRunner, measured_now
+from engine.run.runner import Cell, Count, Group, LocalRunner, measured_now
 
 Ready = dict[str, Given]  # intervention -> what it was prepared with
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from engine.edits.edit import Edit
     from engine.measures.base import Stored
     from engine.records.progress import SoFar
-    from engine.run.cell import Cell
-    from engine.run.runner import Results, Runner
+    from engine.run.runner import Cell, Results, Runner
 
 Inputs = TypeVar("Inputs")
 Tables = dict[str, pl.DataFrame]  # file stem -> table
@@ -193,7 +192,8 @@ _ANALYSES = """agreement depth sweep replies budget gap seeds differences rank-d
  stability draws invariance verdict parts singles joint claims-of protocols domain downstream"""
 _FILES = {  # where a file's name is another
     "seeds": "gap", "differences": "gap", "rank-distribution": "groups", "dangerous": "groups", "verdict": "verdicts",
-    "joint": "parts", "claims-of": "claims_of", "replies": "sweep",
+    "claims-of": "claims_of", "replies": "sweep", "budget": "sweep", "parts": "singles", "joint": "singles",
+    "depth": "agreement", "draws": "stability", "specific": "controls",
 }  # fmt: skip
 BUILT_IN = {name: f"engine.studies.audit.{_FILES.get(name, name)}" for name in _ANALYSES.split()}
 _BY_NAME = ("claims-of",)  # what `all` leaves out: it brings selectors of its own
@@ -249,7 +249,7 @@ def register_study(
 
     def register(cls: _Class) -> _Class:
         if isinstance(cls, Later):
-            load: Callable[[], type[Study[Any]]] = cls
+            load: Callable[[], type[Study[Any]]] = cls.__call__
         else:
             study = cls if issubclass(cls, Study) else type(cls.__name__, (cls, Study), {})
             load = lambda: study  # noqa: E731

@@ -12,8 +12,7 @@ from tiny_audits import protocols, tiny_audit
 from tiny_models import EXPERT_FAMILIES, load_tiny
 from torch import Tensor
 
-from engine.edits.edit import Edit
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import Edit, Ranking
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed

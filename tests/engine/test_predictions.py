@@ -26,8 +26,8 @@ from engine.models.loading import LoadedModel
 from engine.models.output_head import halves, has_two_halves
 from engine.models.rows import row_index
 from engine.run import edited_passes
-from engine.run.cell import Cell
 from engine.run.edited_passes import measured
+from engine.run.runner import Cell
 
 # Soft caps, a bias, scales, experts, several types at the end of their names, and no attention at all.
 FAMILIES = ("llama", "qwen3", "gemma2", "gemma3", "gpt_neox", "phi", "granite", "gpt2", "mixtral", "mamba")

@@ -14,7 +14,7 @@ import torch
 from tiny_audits import count_edits, sweep, tiny_audit
 
 from engine.cli import main
-from engine.edits.ranked_edits import rankings
+from engine.edits.edit import rankings
 from engine.measures.nll import negative_log_likelihood
 from engine.records.errors import InputError
 from engine.results.store import Store

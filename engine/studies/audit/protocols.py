@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.edits.edit import UNEDITED
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import UNEDITED, Ranking
 from engine.interventions.kinds import INTERVENTIONS, seeded
 from engine.measures.fidelity import Fidelity, WindowFidelity
 from engine.measures.predictions import vocabulary_of
@@ -20,8 +19,7 @@ from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import ProtocolsPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
 from engine.stats.saturation import saturated_above

@@ -15,15 +15,22 @@ import polars as pl
 
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.stats.holm import adjusted
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import has_blocks, log_gaps
+from engine.stats.uncertainty import adjusted
 from engine.studies.audit.control_answers import control_answers
-from engine.studies.estimate_words import ORDER_TITLES, interval_words, no_difference, paired_over
+from engine.studies.estimate_words import (
+    ORDER_TITLES,
+    interval_words,
+    limit_words,
+    no_difference,
+    paired_over,
+    removal_budgets,
+    share_text,
+)
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
 from engine.studies.verdict.beyond_depths import with_draws
-from engine.studies.verdict.removal_budgets import limit_words, removal_budgets, share_text
 
 PROOF, CORRECTED, INTERVAL, DESCRIPTIVE = "proof", "corrected test", "single interval", "descriptive"
 # The strongest first; what each says and does not say.

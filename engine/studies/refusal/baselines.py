@@ -12,8 +12,7 @@ from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Grid, OverGrids
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides

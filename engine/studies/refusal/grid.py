@@ -18,8 +18,7 @@ from engine.edits.masks import removed_count
 from engine.measures.nll import perplexity
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.studies.base import Expected, Study, Tables
 from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs, sides
 from engine.studies.refusal.operating_point import (

@@ -38,15 +38,14 @@ from engine.records.progress import Progress
 from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, with_model_name, write_tables
 from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.preflight import LeftOut, calibration_text, check_text, evaluation_text, impossible, remaining
 from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.runner import Cell, LocalRunner, Results, Runner
 from engine.run.score_plan import ScorePlan
 from engine.selectors import own_scores
 from engine.selectors.base import get_selector, titles_record
-from engine.stats.intervals import Interval, wilson
+from engine.stats.uncertainty import Interval, wilson
 from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
 from engine.studies.conduct import Recorded, Remaking, StudyInputs
 from engine.studies.refusal.algorithm import (

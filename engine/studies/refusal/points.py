@@ -18,10 +18,9 @@ from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.folders import read_table
 from engine.results.tables import frame
-from engine.run.cell import Cell
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import Results
-from engine.stats.intervals import Interval, student_t, wilson_of_rate
+from engine.run.runner import Cell, Results
+from engine.stats.uncertainty import Interval, student_t, wilson_of_rate
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs

@@ -20,11 +20,10 @@ from engine.measures.replies import Written
 from engine.measures.sampling import Sampling
 from engine.records.hashing import Json
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.intervals import Interval, clustered_wilson, wilson
+from engine.run.runner import Cell, Results
+from engine.stats.blocks import mean_difference, paired_rates
 from engine.stats.judge_error import corrected_rate
-from engine.stats.paired import mean_difference, paired_rates
+from engine.stats.uncertainty import Interval, clustered_wilson, wilson
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs

@@ -12,6 +12,7 @@ from engine.results.tables import frame, spec
 from engine.stats.limits import BASELINE, Thresholds, clear
 from engine.stats.table_estimates import between_draws, each_line, has_blocks
 from engine.stats.uncertainty import Estimate
+from engine.studies.estimate_words import RemovalBudget, limit_words, removal_budgets
 from engine.studies.verdict.beyond_depths import (
     NOT_APPLICABLE,
     NOT_MEASURED,
@@ -20,7 +21,6 @@ from engine.studies.verdict.beyond_depths import (
     Finding,
     specificity,
 )
-from engine.studies.verdict.removal_budgets import RemovalBudget, limit_words, removal_budgets
 
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")

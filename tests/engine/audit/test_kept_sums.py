@@ -172,7 +172,7 @@ def test_every_table_of_an_audit_has_the_same_bits(
 
 
 def _sizes(audit: AuditInputs) -> list[int]:
-    from engine.studies.audit.draws import DisjointDraws
+    from engine.studies.audit.stability import DisjointDraws
 
     record = DisjointDraws().record(audit)["calibration_draws"]
     return [record["samples"]] * record["draws"]
