@@ -1,6 +1,7 @@
 """Scores, masks, interventions and their evaluation, for neuron rows of decoder-only language models.
 
 The names below are the Python API. They load on first use, so that `import engine` stays light."""
+# ruff: noqa: F401 - the imports are for type checkers and editors
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -50,70 +51,46 @@ _API = {  # module -> its names
 _MODULES = {name: module for module, names in _API.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from engine.data.corpora import Pair as Pair, Windows as Windows, windows as windows
-    from engine.data.pairs import read_pairs as read_pairs
-    from engine.edits.contrasts import (
-        Contrast as Contrast,
-        load_contrasts as load_contrasts,
-        refusal_mask as refusal_mask,
-        save_contrasts as save_contrasts,
-    )
-    from engine.edits.controls import layer_matched as layer_matched
-    from engine.edits.edit import Edit as Edit, edit_of as edit_of
-    from engine.edits.export import export_masked as export_masked
-    from engine.edits.mask_files import read_mask as read_mask, write_mask as write_mask
-    from engine.edits.masks import removed_rows as removed_rows
-    from engine.interventions import Intervention as Intervention, register_intervention as register_intervention
-    from engine.interventions.apply import applied as applied
-    from engine.interventions.at_outputs import edited_outputs as edited_outputs
-    from engine.interventions.in_weights import zeroed as zeroed
-    from engine.judges.base import Exchange as Exchange, register_judge as register_judge
-    from engine.judges.embedded import EmbeddedJudge as EmbeddedJudge, judge as judge
-    from engine.measures.base import (
-        Derived as Derived,
-        Measure as Measure,
-        TokenMeasure as TokenMeasure,
-        register_measure as register_measure,
-    )
-    from engine.measures.nll import (
-        NegativeLogLikelihood as NegativeLogLikelihood,
-        Nll as Nll,
-        negative_log_likelihood as negative_log_likelihood,
-    )
-    from engine.measures.replies import Replies as Replies
-    from engine.models.attnlrp import attn_lrp as attn_lrp
-    from engine.models.loading import (
-        LoadedModel as LoadedModel,
-        load_model as load_model,
-        load_rows as load_rows,
-        load_sketch as load_sketch,
-    )
-    from engine.models.row_index import RowIndex as RowIndex
-    from engine.models.rows import row_index as row_index
-    from engine.records.errors import InputError as InputError
-    from engine.results.store import Store as Store
-    from engine.run.audit_plan import AuditPlan as AuditPlan
-    from engine.run.cell import Cell as Cell
-    from engine.run.estimate import Estimate as Estimate, estimate as estimate
-    from engine.run.refusal_plan import RefusalPlan as RefusalPlan
-    from engine.run.runner import LocalRunner as LocalRunner, masked_nll as masked_nll
-    from engine.run.score_plan import ScorePlan as ScorePlan
-    from engine.run.scoring import score_model as score_model
-    from engine.selectors import (
-        available_selectors as available_selectors,
-        compute_scores as compute_scores,
-        register_selector as register_selector,
-    )
-    from engine.stats.removal_order import removal_order as removal_order
-    from engine.studies.audit.inputs import AuditInputs as AuditInputs
-    from engine.studies.audit.sweep import sweep_model as sweep_model
-    from engine.studies.audit_scores import audit_scores as audit_scores
-    from engine.studies.base import conduct as conduct, register_study as register_study
-    from engine.studies.conduct import run_studies as run_studies
-    from engine.studies.refusal.algorithm import contrasts as contrasts
-    from engine.studies.refusal.inputs import RefusalInputs as RefusalInputs
-    from engine.studies.refusal.operating_point import operating_points as operating_points
-    from engine.studies.replay import replay as replay
+    from engine.data.corpora import Pair, Windows, windows
+    from engine.data.pairs import read_pairs
+    from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+    from engine.edits.controls import layer_matched
+    from engine.edits.edit import Edit, edit_of
+    from engine.edits.export import export_masked
+    from engine.edits.mask_files import read_mask, write_mask
+    from engine.edits.masks import removed_rows
+    from engine.interventions import Intervention, register_intervention
+    from engine.interventions.apply import applied
+    from engine.interventions.at_outputs import edited_outputs
+    from engine.interventions.in_weights import zeroed
+    from engine.judges.base import Exchange, register_judge
+    from engine.judges.embedded import EmbeddedJudge, judge
+    from engine.measures.base import Derived, Measure, TokenMeasure, register_measure
+    from engine.measures.nll import NegativeLogLikelihood, Nll, negative_log_likelihood
+    from engine.measures.replies import Replies
+    from engine.models.attnlrp import attn_lrp
+    from engine.models.loading import LoadedModel, load_model, load_rows, load_sketch
+    from engine.models.row_index import RowIndex
+    from engine.models.rows import row_index
+    from engine.records.errors import InputError
+    from engine.results.store import Store
+    from engine.run.audit_plan import AuditPlan
+    from engine.run.estimate import Estimate, estimate
+    from engine.run.refusal_plan import RefusalPlan
+    from engine.run.runner import Cell, LocalRunner, masked_nll
+    from engine.run.score_plan import ScorePlan
+    from engine.run.scoring import score_model
+    from engine.selectors import available_selectors, compute_scores, register_selector
+    from engine.stats.removal_order import removal_order
+    from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.sweep import sweep_model
+    from engine.studies.audit_scores import audit_scores
+    from engine.studies.base import conduct, register_study
+    from engine.studies.conduct import run_studies
+    from engine.studies.refusal.algorithm import contrasts
+    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.operating_point import operating_points
+    from engine.studies.replay import replay
 
 __all__ = sorted(_MODULES)
 

@@ -26,7 +26,7 @@ from engine.records.hashing import Json, file_sha256
 from engine.records.manifest import MANIFEST, read_manifest, write_manifest
 from engine.results.folders import is_published
 from engine.results.tables import checked, spec
-from engine.stats.intervals import wilson_of_rate
+from engine.stats.uncertainty import wilson_of_rate
 from precomputed import paper_runs_dir
 from precomputed.paper_schema import PAPER
 from precomputed.paper_tables import load_table

@@ -11,7 +11,7 @@ import polars as pl
 from dashboard.charts import axes, figure_size, formats, palette
 from dashboard.charts.lines import finished
 from engine.stats.limits import BASELINE
-from engine.studies.verdict.removal_budgets import RemovalBudget, headline, limit_words, removal_budgets
+from engine.studies.estimate_words import RemovalBudget, headline, limit_words, removal_budgets
 
 _ROW_PX, _AROUND_PX = 34, 170
 _OPEN = {"lerf": "", "morf": "-open"}  # marks: lowest scores first are filled

@@ -10,8 +10,8 @@ import polars as pl
 from dashboard.charts import formats, palette, series
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
 from engine.stats.limits import BASELINE, Thresholds
+from engine.studies.estimate_words import share_text
 from engine.studies.verdict.judged_selectors import against_half
-from engine.studies.verdict.removal_budgets import share_text
 
 RATE = Thresholds().rate
 BUDGET = "Rows that can go"

@@ -10,7 +10,7 @@ import polars as pl
 from dashboard.charts import formats, palette
 from dashboard.charts.sortable import Cell, Sortable, of_rows, perplexity
 from engine.records.errors import InputError
-from engine.stats.intervals import wilson_of_rate
+from engine.stats.uncertainty import wilson_of_rate
 
 Row = dict[str, Any]
 PLACE = ["selector", "domain", "lambda", "k"]

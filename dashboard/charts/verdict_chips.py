@@ -7,7 +7,7 @@ import polars as pl
 
 from dashboard.charts import palette
 from engine.stats.limits import BASELINE
-from engine.studies.verdict.removal_budgets import share_text
+from engine.studies.estimate_words import share_text
 
 QUESTIONS = ("Faithful?", "Stable?", "Robust?")
 YES, PARTLY, NO, UNKNOWN = ("✓", "green"), ("~", "orange"), ("✗", "red"), ("–", "gray")

@@ -88,8 +88,7 @@ def _step(
     loaded: LoadedModel, edits: Sequence[Edit], part: Windows, store: Store, progress: Progress
 ) -> list[NegativeLogLikelihood]:
     from engine.measures.nll import NegativeLogLikelihood, Nll
-    from engine.run.cell import Cell
-    from engine.run.runner import LocalRunner
+    from engine.run.runner import Cell, LocalRunner
 
     def told(_stage: str, done: int, total: int) -> None:
         progress(f"Windows {part.sample_ids[0] + 1} to {part.sample_ids[-1] + 1}, edits", done, total)

@@ -73,7 +73,7 @@ def _forecast(kind: Any, model_id: str, plan: Any, names: Sequence[str], loading
 
 def _time(flops: float, speed: float, found: Forecast | None = None) -> str:
     """The time of the products alone, as the command `estimate` says it, and the memory."""
-    from engine.run.fits import GIB
+    from engine.run.estimate import GIB
     from engine.run.runner import told
 
     of = found and found.of

@@ -129,7 +129,7 @@ def _print_cells(title: str, cells: pl.DataFrame) -> None:
 
 
 def _cell(row: dict[str, Any]) -> str:
-    from engine.studies.quantities import KEYS
+    from engine.studies.compare import KEYS
 
     parts = [f"{row[name]:.3g}" if name == "rate" else str(row[name]) for name in KEYS if row[name] is not None]
     return " ".join(parts)

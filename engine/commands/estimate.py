@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from engine.models.memory import room_on
-    from engine.run.estimate import estimate, flops_per_second
-    from engine.run.fits import fits_in
+    from engine.run.estimate import estimate, fits_in, flops_per_second
     from engine.run.preflight import impossible, remaining
 
     stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
@@ -103,7 +102,7 @@ def _seconds(text: str) -> float:
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:
-    from engine.run.fits import GIB, fits_in
+    from engine.run.estimate import GIB, fits_in
     from engine.run.runner import told
 
     columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")

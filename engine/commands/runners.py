@@ -51,7 +51,7 @@ def cell_runner(
 ) -> Iterator[tuple[Runner, Progress | None]]:
     """The runner that the options name, and its progress. quiet: it does not say beforehand how many cells are known.
     Errors: Ended where a shard has measured its share."""
-    from engine.run.shard_runner import ShardRunner
+    from engine.run.runner import ShardRunner
 
     with _measuring(args, store, loaded, quiet) as (measures, progress):
         if args.shard is None:

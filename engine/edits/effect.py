@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engine.edits.edit import Edit
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 
 READABLE = 100  # shipped risk prompts whose replies the judge can read, before and after, at least
 FEW = 5  # refusals of shipped risk prompts below which nothing could be lowered on them

@@ -44,11 +44,6 @@ class StoredTensor:
     start: int
     end: int
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one entry of the first dimension."""
-        return self.bytes_of(self.shape[0])
-
     def bytes_of(self, parts: int) -> int:
         """Bytes of each of so many equal parts."""
         whole, rest = divmod(self.end - self.start, parts)

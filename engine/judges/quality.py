@@ -9,7 +9,7 @@ import polars as pl
 
 from engine.judges.given_replies import FINISHED, JUDGED, unjudged
 from engine.records.errors import InputError
-from engine.stats.intervals import Interval, wilson
+from engine.stats.uncertainty import Interval, wilson
 
 # Development looked at mistakes in the first half only.
 HALVES = ("development", "held out")

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, T
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.registry import Registry, modules
-from engine.stats.blocks import Blocks
-from engine.stats.paired import ratio_stderr
+from engine.stats.blocks import Blocks, ratio_stderr
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,6 +21,7 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.records.locks import OnWait, held, patient
+from engine.records.progress import passing
 from engine.selectors.passes import wide
 
 NGRAM = 4  # tokens; seq-rep-4 of Welleck et al. 2020, arXiv:1908.04319
@@ -70,8 +71,8 @@ def _logits(
     at_once = logits_that_fit(kind_of(str(device)), max(last, default=1), vocabulary_of(loaded.model))
     for start in range(0, len(sequences), at_once):
         batch, some = pad_left(sequences[start : start + at_once]).to(device), last[start : start + at_once]
-        with held(loaded.lock, on_wait):
         passing()
+        with held(loaded.lock, on_wait):
             logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=max(some)).logits
         yield from (of_one[-count:] for of_one, count in zip(logits, some, strict=True))
 

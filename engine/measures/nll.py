@@ -14,8 +14,7 @@ from engine.measures.base import TokenMeasure, register_measure
 from engine.measures.predictions import Predictions, of_model, predictions, sent
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
-from engine.stats.blocks import Blocks
-from engine.stats.paired import ratio_stderr
+from engine.stats.blocks import Blocks, ratio_stderr
 
 
 @dataclass(frozen=True)

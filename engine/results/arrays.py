@@ -1,8 +1,8 @@
-"""Named arrays of a store: one safetensors file per key, with the SHA-256 of what is in it in its metadata."""
+"""Named arrays of a store: one safetensors file per key, with the SHA-256 of what is in it in its metadata. A file
+without a checksum is an earlier version's: taken as it is."""
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.files import same_bytes, write_atomic
-from engine.results.damage import move_aside, tell, unusable
 
 Arrays = dict[str, npt.NDArray[Any]]
 CHECKSUM = "sha256"
 
 
-class ArrayFiles:
-    """`arrays/KEY.safetensors` of a store. A file without a checksum is an earlier version's: taken as it is."""
+def array_file(store: Path, key: str) -> Path:
+    return store / "arrays" / f"{key}.safetensors"
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
 
-    def path(self, key: str) -> Path:
-        return self._store / "arrays" / f"{key}.safetensors"
+def save_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Named arrays and their checksum, atomically. Errors: OSError."""
+    from safetensors.numpy import save
 
-    def load(self, key: str, fits: Callable[[Arrays], bool] | None) -> Arrays | None:
-        """As `Store.load_arrays`."""
-        path = self.path(key)
-        if not os.path.lexists(path):
-            return None
-        try:
-            found = _read(path) if path.is_file() else None
-        except FileNotFoundError:  # another process has just set it aside
-            return None
-        except OSError as error:
-            raise unusable(self._store, error) from None
-        if found is not None:
-            arrays, told = found
-            if (told is None or told == checksum(key, arrays)) and (fits is None or fits(arrays)):
-                return arrays
-        tell(self._store, f"arrays/{path.name}")
-        try:
-            move_aside(self._store, path)
-        except OSError as error:
-            raise unusable(self._store, error) from None
-        return None
-
-    def save(self, key: str, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-        from safetensors.numpy import save
-
-        whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        content = same_bytes(save(whole, metadata={**metadata, CHECKSUM: checksum(key, whole)}))
-        try:
-            write_atomic(self.path(key), content)
-        except OSError as error:
-            raise unusable(self._store, error) from None
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_atomic(path, same_bytes(save(whole, metadata={**metadata, CHECKSUM: checksum(path.stem, whole)})))
 
 
 def read_checked(path: Path) -> tuple[str | None, bool] | None:
     """The checksum that a file of arrays names, and whether it fits them; None where it cannot be read at all."""
     try:
-        found = _read(path) if path.is_file() else None
+        found = read_arrays(path) if path.is_file() else None
     except OSError:
         return None
     return None if found is None else (found[1], found[1] == checksum(path.stem, found[0]))
@@ -76,7 +45,7 @@ def checksum(key: str, arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[Arrays, str | None] | None:
+def read_arrays(path: Path) -> tuple[Arrays, str | None] | None:
     """The arrays and the checksum that stands beside them; None where the file is no such file. Errors: OSError."""
     from safetensors import SafetensorError, safe_open
 

@@ -96,7 +96,7 @@ class Cells:
         self._do(lambda cache: None)
 
     def get(self, key: str) -> Json | None:
-        """As `Store.get`."""
+        """The cell under `key`, None if it is not there."""
         read = self._read(key)
         return read[1] if read and isinstance(read[1], dict) else None
 
@@ -106,6 +106,7 @@ class Cells:
         return read[0] if read else None
 
     def put(self, key: str, cell: Json) -> None:
+        """Keep a cell; it is on disk when this returns, and wholly or not at all after a kill."""
         content = json.dumps(cell, separators=(",", ":")).encode()
         self._do(lambda cache: cache.set(key, content, tag=checksum(key, content)))
 

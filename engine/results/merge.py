@@ -15,8 +15,8 @@ from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.progress import Progress
-from engine.results.arrays import ArrayFiles, checksum as arrays_checksum, read_checked
-from engine.results.cells import LARGE_FILE, Cells, checksum
+from engine.results.arrays import array_file, checksum as arrays_checksum, read_checked
+from engine.results.cells import LARGE_FILE, checksum
 from engine.results.damage import unusable
 from engine.results.places import default_store_dir
 from engine.results.store import Store
@@ -51,25 +51,21 @@ def merge(sources: Sequence[Path], target: Path | None, progress: Progress | Non
     cells, arrays = _entries(folders, found.damaged)
     found.cells, found.arrays = len(cells), len(arrays)
     with Store(target) as store:
-        into, files = Cells(store.folder), ArrayFiles(store.folder)
-        try:
-            new_cells, new_arrays = _missing_cells(into, cells, store.folder), _missing_arrays(store, arrays)
+        new_cells, new_arrays = _missing_cells(store, cells), _missing_arrays(store, arrays)
 
-            def wrote(count: int) -> None:
-                if progress is not None:
-                    progress(STAGE, count, len(new_cells) + len(new_arrays))
+        def wrote(count: int) -> None:
+            if progress is not None:
+                progress(STAGE, count, len(new_cells) + len(new_arrays))
 
-            for key in new_arrays:  # first: some cells only say that their arrays are there
-                _copy(files.path(key), arrays[key][1], store.folder)
-                found.new_arrays += 1
-                wrote(found.new_arrays)
-            for folder in folders:
-                for some in _in_turns(folder, {key for key in new_cells if cells[key][1] == folder}):
-                    into.put_texts(some)
-                    found.new_cells += len(some)
-                    wrote(found.new_arrays + found.new_cells)
-        finally:
-            into.close()
+        for key in new_arrays:  # first: some cells only say that their arrays are there
+            _copy(array_file(store.folder, key), arrays[key][1], store.folder)
+            found.new_arrays += 1
+            wrote(found.new_arrays)
+        for folder in folders:
+            for some in _in_turns(folder, {key for key in new_cells if cells[key][1] == folder}):
+                store.put_texts(some)
+                found.new_cells += len(some)
+                wrote(found.new_arrays + found.new_cells)
         return found, store.folder
 
 
@@ -124,14 +120,14 @@ def _earlier(folder: Path) -> InputError:
     )
 
 
-def _missing_cells(into: Cells, cells: _Found, target: Path) -> set[str]:
-    there = set(into.keys()) & cells.keys()
+def _missing_cells(store: Store, cells: _Found) -> set[str]:
+    there = set(store.keys()) & cells.keys()
     for key in sorted(there):
-        content = into.text(key)
+        content = store.text(key)
         if content is None:  # damaged in the target, and set aside
             there.discard(key)
         elif checksum(key, content) != cells[key][0]:
-            raise _differ("cell", key, target, cells[key][1])
+            raise _differ("cell", key, store.folder, cells[key][1])
     return cells.keys() - there
 
 

@@ -3,13 +3,14 @@ nothing pickled is ever read. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from engine.records.errors import InputError
-from engine.records.hashing import Json
-from engine.results.arrays import ArrayFiles, Arrays
+from engine.results.arrays import Arrays, array_file, checksum, read_arrays, save_arrays
 from engine.results.cells import Cells
+from engine.results.damage import move_aside, tell, unusable
 from engine.results.places import (
     INSIDE,
     check_store,
@@ -19,7 +20,7 @@ from engine.results.places import (
 )
 
 
-class Store:
+class Store(Cells):
     """A folder of cached cells (`get`, `put`) and arrays (`load_arrays`, `save_arrays`), readable by its owner only.
 
     Each is kept with the SHA-256 of its value. One that does not fit it, or cannot be read, is set aside in the folder
@@ -44,38 +45,41 @@ class Store:
             raise InputError(
                 f"cannot write to the store {self.folder} ({why}); give a writable folder with --store"
             ) from None
-        self._cells = Cells(self.folder)
-        self._arrays = ArrayFiles(self.folder)
-
-    def get(self, key: str) -> Json | None:
-        """The cell under `key`, None if it is not there."""
-        return self._cells.get(key)
-
-    def put(self, key: str, cell: Json) -> None:
-        """Keep a cell; it is on disk when this returns, and wholly or not at all after a kill."""
-        self._cells.put(key, cell)
-
-    def keys(self) -> list[str]:
-        return self._cells.keys()
-
-    def __len__(self) -> int:
-        return len(self._cells)
+        super().__init__(self.folder)
 
     def load_arrays(self, key: str, fits: Callable[[Arrays], bool] | None = None) -> Arrays | None:
         """Named arrays under `key`, None if they are not there.
         fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything."""
-        return self._arrays.load(key, fits)
+        path = array_file(self.folder, key)
+        if not os.path.lexists(path):
+            return None
+        try:
+            found = read_arrays(path) if path.is_file() else None
+        except FileNotFoundError:  # another process has just set it aside
+            return None
+        except OSError as error:
+            raise unusable(self.folder, error) from None
+        if found is not None:
+            arrays, told = found
+            if (told is None or told == checksum(key, arrays)) and (fits is None or fits(arrays)):
+                return arrays
+        tell(self.folder, f"arrays/{path.name}")
+        try:
+            move_aside(self.folder, path)
+        except OSError as error:
+            raise unusable(self.folder, error) from None
+        return None
 
     def save_arrays(self, key: str, arrays: Arrays, metadata: dict[str, str]) -> None:
         """Keep named arrays, atomically; equal arrays give equal bytes."""
-        self._arrays.save(key, arrays, metadata)
+        try:
+            save_arrays(array_file(self.folder, key), arrays, metadata)
+        except OSError as error:
+            raise unusable(self.folder, error) from None
 
     def results_dir(self, model_id: str) -> Path:
         """Default folder for the tables of one model."""
         return results_dir(self.folder, model_id)
-
-    def close(self) -> None:
-        self._cells.close()
 
     def __enter__(self) -> Store:
         return self

@@ -6,15 +6,16 @@
 the plan and say it."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache, reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError, unknown
 
+F = TypeVar("F", bound=Callable[..., Any])
 Reader = Callable[[str, str], Any]  # text, what it is called in an error -> value
 HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
 AS_SWEEP = "sweep"  # in the place of rates: those of the sweep
@@ -141,13 +142,14 @@ def part(plan: type[Any], *, group: str = "", only: Sequence[str] = ()) -> Any:
     return field(default_factory=plan, metadata={_PART: (plan, group, only)})
 
 
+def _once(function: F) -> F:
+    """`cache`, for arguments that mypy does not know to be hashable."""
+    return cast(F, cache(function))
+
+
+@_once
 def settings_of(plan: type[Any]) -> tuple[Setting, ...]:
     """The settings of a plan and of its parts, in the order of their fields; read once per plan."""
-    return _settings_of(cast(Hashable, plan))
-
-
-@cache
-def _settings_of(plan: Any) -> tuple[Setting, ...]:
     found: list[Setting] = []
     for one in fields(plan):
         if _SETTING in one.metadata:
@@ -163,17 +165,11 @@ def _settings_of(plan: Any) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def assembled(plan: type[Any], parts: Iterable[type[Any]]) -> type[Any]:
+@_once
+def assembled(plan: type[Any], parts: tuple[type[Any], ...]) -> type[Any]:
     """The plan with further parts, as one flat dataclass; the plan itself without any. The same parts give the same
     class."""
-    return _assembled(cast(Hashable, plan), tuple(parts))
-
-
-@cache
-def _assembled(plan: Any, parts: tuple[type[Any], ...]) -> type[Any]:
-    if not parts:
-        return cast("type[Any]", plan)
-    return make_dataclass(plan.__name__, (), bases=(*parts, plan), frozen=True)
+    return make_dataclass(plan.__name__, (), bases=(*parts, plan), frozen=True) if parts else plan
 
 
 def as_type(plan: Any, kind: type[Any]) -> Any:

@@ -10,8 +10,7 @@ import torch
 
 from engine.data.corpora import Windows
 from engine.data.window_starts import before_each
-from engine.edits.edit import UNEDITED, ZERO, Edit
-from engine.edits.ranked_edits import rankings
+from engine.edits.edit import UNEDITED, ZERO, Edit, rankings
 from engine.interventions.apply import applied
 from engine.measures.nll import Nll, window_nll
 from engine.models.loading import LoadedModel

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import Count, Group, LocalRunner, measured_now
+from engine.run.runner import Cell, Count, Group, LocalRunner, measured_now
 
 Ready = dict[str, Given]  # intervention -> what it was prepared with
 
@@ -44,21 +44,19 @@ def source_of(loaded: LoadedModel) -> Source:
     return Source(model, loaded.revision, loaded.dtype, loaded.device.partition(":")[0], loaded.numeric_fingerprint)
 
 
-class PackedRows:
-    """The units of an edit as bits, since what makes them may hold the order of all rows."""
-
-    def __init__(self, units: npt.NDArray[np.int64]) -> None:
-        mask = np.zeros(int(units.max(initial=-1)) + 1, dtype=np.bool_)
-        mask[units] = True
-        self._size, self._bits = mask.size, np.packbits(mask)
-
-    def __call__(self) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(np.unpackbits(self._bits, count=self._size)).astype(np.int64)
-
-
 def packed(edit: AnyEdit) -> AnyEdit:
-    """The edit in a form that is small to send; equal content, equal hash."""
-    return replace(edit, make=PackedRows(edit.units)) if isinstance(edit, Edit) else edit
+    """The edit in a form that is small to send, its units as bits, since what makes them may hold the order of all
+    rows; equal content, equal hash."""
+    if not isinstance(edit, Edit):
+        return edit
+    units = edit.units
+    mask = np.zeros(int(units.max(initial=-1)) + 1, dtype=np.bool_)
+    mask[units] = True
+    return replace(edit, make=partial(_unpacked, np.packbits(mask), mask.size))
+
+
+def _unpacked(bits: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.unpackbits(bits, count=size)).astype(np.int64)
 
 
 class Worker:

@@ -1,26 +1,69 @@
-"""Runners: take cells, answer from the store what is known, compute the rest, keep each result at once."""
+"""Cells (one model, one edit, one measure; each owns its cache key), and runners: take cells, answer from the store
+what is known, compute the rest, keep each result at once; the runner of a shard has its share measured, no more."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy.typing as npt
 
 from engine.data.corpora import Windows
-from engine.edits.edit import edit_of
+from engine.edits.edit import AnyEdit, edit_of
 from engine.interventions.earlier_blocks import first_edited_block, outputs_kept
-from engine.measures.base import TokenMeasure
+from engine.interventions.kinds import intervention_record
+from engine.measures.base import Derived, TokenMeasure
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
+from engine.records.hashing import Json, cache_key, canonical, source_record
 from engine.records.progress import CELLS, Progress
 from engine.records.registry import plug_in_code
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.edited_passes import edits_together, measured
+from engine.run.edited_passes import edits_together, measured, pass_record
+from engine.run.share import Measured, Shard
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class Cell(Generic[R]):
+    """Equal if its key is: who chose the edit is no part of it."""
+
+    loaded: LoadedModel
+    edit: AnyEdit
+    measure: Any  # Measure[R] or Derived[R]
+
+    @cached_property
+    def key(self) -> str:
+        """Over weights, dtype and device kind, the edit's content, and all of the measure that can change a number."""
+        edit = self.edit.record() | intervention_record(self.loaded, self.edit)
+        spec = {"model": self.loaded.numeric_fingerprint, **edit, **self._record}
+        return cache_key(self.measure.kind, spec)
+
+    @cached_property
+    def _record(self) -> Json:
+        passes = pass_record(self.loaded, self.measure)
+        return {**self.measure.record(self.loaded), **passes, **source_record(type(self.measure))}
+
+    @cached_property
+    def measure_key(self) -> str:
+        """Equal for cells of one measure, whatever their edits."""
+        return f"{self.measure.kind} {canonical(self._record)}"
+
+    @cached_property
+    def base(self) -> Cell[Any] | None:
+        """The cell that this one is derived from, None for one that needs the model."""
+        return Cell(self.loaded, self.edit, self.measure.base) if isinstance(self.measure, Derived) else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 class Pace:
@@ -56,7 +99,6 @@ def told(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds < 90 * 60 else f"about {seconds / 3600:.1f} h"
 
 
-R = TypeVar("R")
 Group = tuple[Cell[Any], ...]  # computed in one pass
 STAGE = CELLS  # the name of all cells of a command on the bar
 
@@ -265,3 +307,76 @@ def masked_nll(
     """NLL with the rows of `mask` removed, from the store where it is known: one cell."""
     cell = Cell[NegativeLogLikelihood](loaded, edit_of(mask, loaded.rows.n_rows), Nll(windows, batch_size))
     return LocalRunner(store).run([cell])[cell]
+
+
+class ShardRunner:
+    """Deals the cells of a command to all shards in turn; the share of this one goes to `shared`.
+
+    As they come up, the cells of each measure are cut into groups that are measured in one pass; these, measure by
+    measure and in the order of their first key, go to shard 1, 2, …, n, 1, … So no shard has more than one group above
+    another, of a measure or of all. What is derived from another cell (a verdict on replies) goes with it.
+
+    All shards deal the same list where they know the same. Where they do not (one was begun with an older store), two
+    may measure a cell, or none: the run without a shard then measures it."""
+
+    whole = False
+
+    def __init__(self, shared: LocalRunner, shard: Shard) -> None:
+        self.shared = shared
+        self.shard = shard
+        self._mine: dict[str, bool] = {}  # key of every cell that came up: is it of this share?
+        self._dealt: dict[str, bool] = {}  # the same of what was dealt: of derived cells what they are made of
+        self._turn = 0  # groups dealt so far
+        self._known = 0
+        self._left: set[str] = set()
+
+    @property
+    def results(self) -> Results:
+        return self.shared.results
+
+    def expect(self, cells: Iterable[Cell[Any]]) -> Count:
+        """Deals those that did not come up before; the count is of this share."""
+        cells = list(dict.fromkeys(cells))
+        new = [cell for cell in cells if cell.key not in self._mine]
+        self._deal(new)
+        self.shared.count(new)  # takes from the store what it knows of the other shares too
+        self._known += sum(self._mine[cell.key] and cell in self.results for cell in new)
+        return self.shared.expect(cell for cell in cells if self._mine[cell.key])
+
+    def run(self, cells: Iterable[Cell[Any]]) -> Results:
+        """Errors: Measured where other shards have cells that are not known here."""
+        cells = list(dict.fromkeys(cells))
+        self.expect(cells)
+        self.shared.run(cell for cell in cells if self._mine[cell.key])
+        left = {cell.key for cell in cells if cell not in self.results}
+        self._left |= left
+        if left:
+            raise Measured
+        return self.results
+
+    def record(self) -> Json:
+        """What was measured, for machines."""
+        share = sum(self._mine.values())
+        return {
+            "shard": str(self.shard), "cells": len(self._mine), "share": share, "known_before": self._known,
+            "measured": share - self._known, "left_to_other_shards": len(self._left),
+        }  # fmt: skip
+
+    def _deal(self, cells: list[Cell[Any]]) -> None:
+        by_measure: dict[str, list[Cell[Any]]] = {}
+        for cell in cells:
+            of = cell.base or cell
+            if of.key not in self._dealt:  # with what it is made of, or with what is made of it
+                by_measure.setdefault(of.measure_key, []).append(of)
+        for members in by_measure.values():
+            groups = [
+                group
+                for _, some in groupby(dict.fromkeys(members), lambda one: id(one.loaded))
+                for group in cut(tuple(some))
+            ]
+            for group in sorted(groups, key=lambda some: some[0].key):
+                mine = self._turn % self.shard.total == self.shard.number - 1
+                self._turn += 1
+                self._dealt |= dict.fromkeys((one.key for one in group), mine)
+        for cell in cells:
+            self._mine[cell.key] = self._dealt[(cell.base or cell).key]

@@ -24,7 +24,7 @@ from engine.records.progress import Progress, Stopwatch
 from engine.results.arrays import Arrays
 from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Store
-from engine.run.plan_text import calibration_text
+from engine.run.preflight import calibration_text
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
 from engine.selectors.base import Objective, titles_record

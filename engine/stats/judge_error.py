@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from engine.records.errors import InputError
-from engine.stats.intervals import Interval
+from engine.stats.uncertainty import Interval
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.stats.holm import adjusted
-from engine.stats.uncertainty import Estimate
+from engine.stats.uncertainty import Estimate, adjusted
 
 BASELINE = "random"
 

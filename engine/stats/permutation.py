@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.intervals import Interval, student_t
+from engine.stats.uncertainty import Interval, student_t
 
 
 def rank_among(real: float, draws: Sequence[float]) -> int:

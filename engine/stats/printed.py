@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.stats.holm import LEVEL, holm
-from engine.stats.intervals import two_sided_p
-from engine.stats.paired import mean_over_seeds
+from engine.stats.blocks import mean_over_seeds
+from engine.stats.uncertainty import LEVEL, holm, two_sided_p
 
 _ARITHMETIC = 1e-9  # relative: what computing may add to half a unit
 

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 from engine.stats.blocks import Blocks, block_stderr
-from engine.stats.holm import LEVEL, adjusted
-from engine.stats.uncertainty import Part, estimate, seed_parts
+from engine.stats.uncertainty import LEVEL, Part, adjusted, estimate, seed_parts
 
 USUAL_UNITS = ("row", "neuron", "head")
 UNIT_KINDS = (*USUAL_UNITS, "expert")  # which few models have

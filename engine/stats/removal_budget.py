@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.stats.intervals import student_t
+from engine.stats.uncertainty import student_t
 
 
 class Harm(NamedTuple):

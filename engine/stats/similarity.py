@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.stats.intervals import student_t
 from engine.stats.removal_order import removal_order
-from engine.stats.uncertainty import CONFIDENCE
+from engine.stats.uncertainty import CONFIDENCE, student_t
 
 _CHUNK_ROWS = 2**18  # columns of a matrix that are widened to float64 at a time
 

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 import polars as pl
 
 from engine.stats.blocks import Blocks
-from engine.stats.paired import mean_over_levels
-from engine.stats.uncertainty import COLUMNS, Estimate, Part, draw_part, estimate, seed_parts, text_part
+from engine.stats.uncertainty import (
+    COLUMNS,
+    Estimate,
+    Part,
+    draw_part,
+    estimate,
+    mean_over_levels,
+    seed_parts,
+    text_part,
+)
 
 
 def mean_of_lines(lines: pl.DataFrame, value: str, seeds: Sequence[str] = (), draws: Sequence[Part] = ()) -> Estimate:

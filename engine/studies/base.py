@@ -23,7 +23,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from engine.edits.edit import Edit
     from engine.measures.base import Stored
     from engine.records.progress import SoFar
-    from engine.run.cell import Cell
-    from engine.run.runner import Results, Runner
+    from engine.run.runner import Cell, Results, Runner
 
 Inputs = TypeVar("Inputs")
 Tables = dict[str, pl.DataFrame]  # file stem -> table
@@ -194,7 +192,8 @@ _ANALYSES = """agreement depth sweep replies budget gap seeds differences rank-d
  stability draws invariance verdict parts singles joint claims-of protocols domain downstream"""
 _FILES = {  # where a file's name is another
     "seeds": "gap", "differences": "gap", "rank-distribution": "groups", "dangerous": "groups", "verdict": "verdicts",
-    "joint": "parts", "claims-of": "claims_of",
+    "claims-of": "claims_of", "replies": "sweep", "budget": "sweep", "parts": "singles", "joint": "singles",
+    "depth": "agreement", "draws": "stability", "specific": "controls",
 }  # fmt: skip
 BUILT_IN = {name: f"engine.studies.audit.{_FILES.get(name, name)}" for name in _ANALYSES.split()}
 _BY_NAME = ("claims-of",)  # what `all` leaves out: it brings selectors of its own
@@ -216,7 +215,7 @@ _PLANS: dict[str, type[Any]] = {AUDIT: AuditPlan, REFUSAL: RefusalPlan}
 
 def plan_type(group: str) -> type[Any]:
     """The plan of a group: that of the built-in studies, with the parts of those that plug-ins bring. No torch."""
-    return assembled(_PLANS[group], [info.plan for info in GROUPS[group].brought() if info.plan is not None])
+    return assembled(_PLANS[group], tuple(info.plan for info in GROUPS[group].brought() if info.plan is not None))
 
 
 def analyze_groups() -> list[str]:
@@ -234,19 +233,11 @@ _Class = TypeVar("_Class", bound="type[Any] | Later")
 
 
 def register_study(
-    study_id: str,
-    *,
-    of: str,
-    tables: tuple[str, ...],
-    title: str,
-    plan: type[Any] | None = None,
-    reads: tuple[type[Any], ...] = (),
-    description: str = "",
-    reads_text: bool = True,
-    measures: bool = True,
+    study_id: str, *, of: str, tables: tuple[str, ...], title: str, plan: type[Any] | None = None, **more: Any
 ) -> Callable[[_Class], _Class]:
     """Class decorator: make the study available to `analyze` (of=AUDIT) or as `refusal ID` (of=REFUSAL).
-    The arguments are the fields of `StudyInfo`. A class that is no `Study` gets the defaults of one.
+    The arguments, also those that have a default, are the fields of `StudyInfo`. A class that is no `Study` gets the
+    defaults of one.
     Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has."""
     if of not in GROUPS:
         raise InputError(f"a study is of {' or '.join(GROUPS)}, got {of!r}")
@@ -261,13 +252,8 @@ def register_study(
             load: Callable[[], type[Study[Any]]] = cls.__call__
         else:
             study = cls if issubclass(cls, Study) else type(cls.__name__, (cls, Study), {})
-            load = partial(_itself, study)
-        info = StudyInfo(study_id, of, title, tables, load, plan, reads, description, reads_text, measures)
-        GROUPS[of].add(study_id, info, cls)
+            load = lambda: study  # noqa: E731
+        GROUPS[of].add(study_id, StudyInfo(study_id, of, title, tables, load, plan, **more), cls)
         return cls
 
     return register
-
-
-def _itself(study: type[Study[Any]]) -> type[Study[Any]]:
-    return study

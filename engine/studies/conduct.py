@@ -17,9 +17,8 @@ from engine.records.registry import plug_in_code
 from engine.results.arrays import Arrays
 from engine.results.folders import with_model_name
 from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.preflight import LeftOut
-from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.runner import Cell, LocalRunner, Results, Runner
 from engine.run.score_plan import ScorePlan
 from engine.run.share import Measured
 from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct

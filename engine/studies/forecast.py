@@ -12,10 +12,9 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
-from engine.run.cell import Cell
 from engine.run.estimate import SCORE, SWEEP, Estimate, estimate
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import Count, LocalRunner, Results
+from engine.run.runner import Cell, Count, LocalRunner, Results
 from engine.studies.base import GROUPS, Study
 from engine.studies.conduct import StudyInputs
 

@@ -17,7 +17,7 @@ import synthetic_refusal
 from made_up_audit import NAME, SEEDS
 from synthetic import MODEL, add_table, write_run
 
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import Ranking
 from engine.models.row_index import Layer, RowIndex
 from engine.records.manifest import add_to_manifest
 
@@ -55,8 +55,7 @@ def scores(rows: int) -> dict[str, np.ndarray]:
 
 def of_the_scores(index: RowIndex, found: Mapping[str, np.ndarray]) -> dict[str, pl.DataFrame]:
     """The tables that the analyses make of scores alone."""
-    from engine.studies.audit.agreement import Agreement
-    from engine.studies.audit.depth import Depth
+    from engine.studies.audit.agreement import Agreement, Depth
     from engine.studies.audit.groups import RankDistribution
 
     audit = SimpleNamespace(

@@ -21,7 +21,7 @@ from engine.edits.mask_files import edit_from_contrast
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
 from engine.studies.refusal import effect as measuring, recorded
-from engine.studies.refusal.calibrate import write_contrasts
+from engine.studies.refusal.algorithm import write_contrasts
 from engine.studies.refusal.recorded import recorded_effect
 
 SPEC = {

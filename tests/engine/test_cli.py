@@ -11,8 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from engine import read_mask
-from engine.cli import main
-from engine.commands.listed import COMMANDS
+from engine.cli import COMMANDS, main
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 

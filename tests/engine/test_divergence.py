@@ -19,8 +19,7 @@ from engine.measures.divergence import Kl, token_kl
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import LocalRunner
+from engine.run.runner import Cell, LocalRunner
 from engine.studies.refusal.vectors import Threshold, best_threshold
 
 PROMPTS = ("Sure, here it is.", "No way.", "The cat sat on the mat, then it ran.")

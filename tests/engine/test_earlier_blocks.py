@@ -19,9 +19,8 @@ from engine.models.rows import decoder_blocks
 from engine.models.units import column_index
 from engine.results.store import Store
 from engine.run import edited_passes
-from engine.run.cell import Cell
 from engine.run.ray_runner import Worker, source_of
-from engine.run.runner import LocalRunner
+from engine.run.runner import Cell, LocalRunner
 
 BLOCKS = 4
 OTHERS = ("gpt_neox", "gpt2", "mixtral", "mamba")

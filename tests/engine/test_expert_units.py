@@ -12,8 +12,7 @@ from tiny_audits import protocols, tiny_audit
 from tiny_models import EXPERT_FAMILIES, load_tiny
 from torch import Tensor
 
-from engine.edits.edit import Edit
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import Edit, Ranking
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
@@ -23,7 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.models.units import UNITS, experts, without
 from engine.results.store import Store
 from engine.results.tables import checked
-from engine.run.analysis_plans import ProtocolsPlan
+from engine.run.audit_plan import ProtocolsPlan
 
 SETS = {"qwen3_moe": 1, "deepseek_v3": 1}  # whose first block is dense; two in all others
 COUNTS = {"deepseek_v3": 8}  # five in all others

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.models.loading import LoadedModel
-from engine.run.plan_text import calibration_text
+from engine.run.preflight import calibration_text
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import first_position_shares
 

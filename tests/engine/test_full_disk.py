@@ -101,7 +101,7 @@ def test_a_full_database_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     """SQLite's own limit on pages fails as a full disk does."""
     with Store(tmp_path / "store") as store:
         store.put("kept", {"nll": 1.5})
-        cache = store._cells._cache
+        cache = store._cache
         assert cache is not None
         (pages,) = cache._sql("PRAGMA page_count").fetchone()
         cache._sql(f"PRAGMA max_page_count = {pages + 2}").fetchone()

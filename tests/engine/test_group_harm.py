@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from engine.records.errors import InputError
-from engine.stats.group_harm import FLOOR, Candidate, excess_p, judge_groups
-from engine.stats.holm import LEVEL
+from engine.stats.layer_matched import FLOOR, Candidate, excess_p, judge_groups
+from engine.stats.uncertainty import LEVEL
 
 LIMIT = math.log(2)
 SHAPES = {

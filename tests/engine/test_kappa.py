@@ -9,7 +9,7 @@ from engine.judges.base import Verdict, not_judged
 from engine.judges.given_replies import GivenReply, joined, verdict_table
 from engine.judges.quality import agreement_table, cohens_kappa, disagreements, kappa_interval, quality_table
 from engine.records.errors import InputError
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 
 
 def drawn(generator: np.random.Generator, n: int, rate: float, kappa: float) -> tuple[list[bool], list[bool]]:

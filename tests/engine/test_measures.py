@@ -28,9 +28,8 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run import edited_passes
-from engine.run.cell import Cell
 from engine.run.edited_passes import edits_together
-from engine.run.runner import LocalRunner
+from engine.run.runner import Cell, LocalRunner
 
 PROMPTS = ("Sure, here it is.", "No way.", "sat on")
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest, multinomial
 
 from engine.records.errors import InputError
-from engine.stats.paired import PairedRates, paired_rates
+from engine.stats.blocks import PairedRates, paired_rates
 
 
 def test_counts_of_two_lists():

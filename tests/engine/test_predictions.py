@@ -25,8 +25,8 @@ from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.run import edited_passes
-from engine.run.cell import Cell
 from engine.run.edited_passes import measured
+from engine.run.runner import Cell
 
 # Soft caps, a bias, scales, experts, several types at the end of their names, and no attention at all.
 FAMILIES = ("llama", "qwen3", "gemma2", "gemma3", "gpt_neox", "phi", "granite", "gpt2", "mixtral", "mamba")

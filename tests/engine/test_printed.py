@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from engine.records.errors import InputError
-from engine.stats.intervals import two_sided_p
 from engine.stats.printed import against_printed, differing, noise_of
+from engine.stats.uncertainty import two_sided_p
 
 KINDS = {
     "published": pl.Float64, "half_unit": pl.Float64, "measured": pl.Float64, "log_measured": pl.Float64,

@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import binomtest
 
 from engine.records.errors import InputError
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.8])

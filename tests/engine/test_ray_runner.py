@@ -18,16 +18,15 @@ from shard_commands import SHORT, audited, tables
 
 from engine.cli import main
 from engine.data.corpora import Windows
-from engine.edits.ranked_edits import rankings
+from engine.edits.edit import rankings
 from engine.interventions.kinds import prepare, prepared_with
 from engine.measures.fidelity import Fidelity
 from engine.measures.nll import Nll
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.ray_runner import Worker, packed, source_of
-from engine.run.runner import LocalRunner
+from engine.run.runner import Cell, LocalRunner
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 

@@ -15,8 +15,7 @@ from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest
 from engine.records.shipped import paper_runs_dir
 from engine.results.tables import frame
-from engine.stats.concordance import FRIEDMAN, KENDALL, concordance, least_p, sign_tests
-from engine.studies.replication import replication
+from engine.studies.replication import FRIEDMAN, KENDALL, concordance, least_p, replication, sign_tests
 
 SELECTORS = ("ig", "lrp", "magnitude", "random", "wanda")
 

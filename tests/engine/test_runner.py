@@ -12,8 +12,7 @@ from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import Count, LocalRunner
+from engine.run.runner import Cell, Count, LocalRunner
 from engine.studies.base import conduct
 
 

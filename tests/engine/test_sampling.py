@@ -18,8 +18,8 @@ from engine.measures.replies import Replies
 from engine.measures.sampling import Sampling, drawn
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.run.cell import Cell
-from engine.stats.intervals import clustered_wilson, wilson
+from engine.run.runner import Cell
+from engine.stats.uncertainty import clustered_wilson, wilson
 
 PROMPTS: tuple[Prompt, ...] = (
     "No way.",

@@ -14,9 +14,7 @@ from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.merge import merge
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import LocalRunner
-from engine.run.shard_runner import ShardRunner
+from engine.run.runner import Cell, LocalRunner, ShardRunner
 from engine.run.share import Measured, Shard
 from engine.studies.base import conduct
 

@@ -11,7 +11,6 @@ import scipy.stats
 
 from engine.records.errors import InputError
 from engine.stats.blocks import block_stderr
-from engine.stats.intervals import clopper_pearson
 from engine.stats.single_units import (
     Recall,
     clearly_helping,
@@ -22,6 +21,7 @@ from engine.stats.single_units import (
     spearman_interval,
     stratified_sample,
 )
+from engine.stats.uncertainty import clopper_pearson
 
 Numbers = npt.NDArray[np.float64]
 

@@ -23,8 +23,7 @@ from engine.models.loading import LoadedModel
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import LocalRunner
+from engine.run.runner import Cell, LocalRunner
 
 PROMPTS = ["Sure, here it is.", "No way.", "The cat sat on the mat, then it ran. Here you are.", "Ä ☃"]
 NEW = 8

@@ -117,9 +117,9 @@ def test_an_io_error_of_an_index_that_was_set_aside_is_no_end(tmp_path: Path, mo
 
     with Store(filled(tmp_path / "store")) as one, Store(tmp_path / "store") as other:
         real = diskcache.Cache.set
-        other._cells.close()
-        other._cells._begin_anew()  # as where it had found damage
-        opened = one._cells._cache
+        other.close()
+        other._begin_anew()  # as where it had found damage
+        opened = one._cache
         monkeypatch.setattr(
             diskcache.Cache, "set", lambda self, *a, **k: fails() if self is opened else real(self, *a, **k)
         )

@@ -14,12 +14,12 @@ import torch
 from tiny_audits import count_edits, sweep, tiny_audit
 
 from engine.cli import main
-from engine.edits.ranked_edits import rankings
+from engine.edits.edit import rankings
 from engine.measures.nll import negative_log_likelihood
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.analysis_plans import ProtocolsPlan
+from engine.run.audit_plan import ProtocolsPlan
 from engine.run.runner import masked_nll
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.sweep import sweep_model

@@ -17,8 +17,8 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.runner import Cell
 from engine.studies.refusal.inputs import RefusalInputs
 
 PROMPTS = ("No way.", "The cat sat on the mat, then it ran.", "sat on")

@@ -18,7 +18,7 @@ from engine.judges.refusals import Refusals
 from engine.measures.generation import Reply, generate_batch, stream_replies
 from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
-from engine.run.cell import Cell
+from engine.run.runner import Cell
 
 REFUSAL, ANSWER = "I'm sorry, but I can't help with that.", "The mill stands by the river."
 # DeepSeek-R1's way: thinking is begun in the prompt, and there is no switch.

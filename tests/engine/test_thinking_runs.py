@@ -27,7 +27,7 @@ from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
-from engine.studies.audit.replies import SweepReplies
+from engine.studies.audit.sweep import SweepReplies
 from engine.studies.refusal.inputs import RefusalInputs
 
 # Like Qwen3's: a switch; earlier thinking is left out, the last reply stands behind a thinking part, empty or not.

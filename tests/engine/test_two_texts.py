@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from engine.records.errors import InputError
-from engine.stats.holm import LEVEL
 from engine.stats.permutation import compare_draws
 from engine.stats.similarity import jaccards
+from engine.stats.uncertainty import LEVEL
 
 ROWS, RATE = 100, 0.3
 

@@ -12,9 +12,8 @@ from engine.interventions.in_weights import zeroed
 from engine.measures.harness import UTILITY_BATCH, Harness, HarnessTask, ItemScores, TaskScores, harness_task
 from engine.models.loading import LoadedModel, load_model
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import LocalRunner
-from engine.stats.paired import mean_difference as difference
+from engine.run.runner import Cell, LocalRunner
+from engine.stats.blocks import mean_difference as difference
 
 QUESTIONS = ["The farm of the", "In the harbour there", "A boat and", "The mill is"]
 

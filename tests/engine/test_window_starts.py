@@ -33,9 +33,9 @@ from engine.models.loading import LoadedModel, load_model, load_sketch
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.run.audit_plan import TEXT
-from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 from engine.run.recorded_plan import audit_plan
+from engine.run.runner import Cell
 from engine.selectors import available_selectors, compute_scores
 from engine.selectors.run import nested_scores
 from engine.studies.compare import departures

@@ -11,10 +11,10 @@ from engine.measures.nll import perplexity
 from engine.records.manifest import read_manifest
 from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 from engine.studies.refusal.inputs import Rate, RefusalInputs
 from engine.studies.refusal.operating_point import operating_points
-from engine.studies.refusal.specificity import gain
+from engine.studies.refusal.points import gain
 from engine.studies.refusal.structure import structure
 from precomputed import demo_dir
 

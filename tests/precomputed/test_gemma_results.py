@@ -8,7 +8,7 @@ import pytest
 from dashboard.state import shipped
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
-from engine.studies.verdict.removal_budgets import removal_budgets, share_text
+from engine.studies.estimate_words import removal_budgets, share_text
 from precomputed import gemma_dir
 
 RESULTS = gemma_dir() / "results"

@@ -10,7 +10,7 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.run.scoring import read_scores
 from engine.stats.removal_order import removal_order
-from engine.studies.verdict.removal_budgets import removal_budgets, share_text
+from engine.studies.estimate_words import removal_budgets, share_text
 from precomputed import smollm2_dir
 
 RESULTS = smollm2_dir() / "results"

@@ -14,7 +14,7 @@ from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
-from engine.studies.claims.audit_claims import domain_sentence
+from engine.studies.claims.ledger import domain_sentence
 
 SIZE = Axis("size", "calibration windows", "category")
 MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}

@@ -14,8 +14,7 @@ from dashboard.state import results, shipped
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.model_names import model_name
-from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, summary
-from engine.studies.quantities import KEYS
+from engine.studies.compare import KEYS, Comparison, compare, noise_sentences, paper_model, summary
 from precomputed.paper_tables import describe, load_table, table_names
 
 POINTS = "inconsistencies"

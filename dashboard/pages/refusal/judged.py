@@ -17,7 +17,7 @@ from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
 from engine.results.folders import UNREADABLE
 from engine.results.tables import checked
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 
 COMMAND = "selector-audit refusal judge"
 VERDICTS, QUALITY = "verdicts.parquet", "judge_quality.parquet"

@@ -155,7 +155,7 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
 
 def _rates(verdicts: pl.DataFrame) -> None:
     """Share of refusals per judge and source; nothing where there is none."""
-    from engine.stats.intervals import wilson
+    from engine.stats.uncertainty import wilson
 
     shown = []
     for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):

@@ -9,31 +9,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.edits.edit import Ranking
 from engine.edits.masks import removed_count
-from engine.edits.ranked_edits import Ranking
 from engine.measures.nll import Nll
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import RandomMasksPlan, SinglesPlan
-from engine.run.cell import Cell
 from engine.run.claims_plan import EFFECTS, PRUNING, ClaimsPlan, PublishedClaim, claim_of, selectors_of
 from engine.run.preflight import LeftOut, impossible
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
-from engine.stats.blocks import block_difference
-from engine.stats.correlation_pairs import compared, correlation, shuffled
-from engine.stats.holm import LEVEL
+from engine.stats.blocks import block_difference, paired_difference
 from engine.stats.layer_matched import against_controls
-from engine.stats.paired import paired_difference
 from engine.stats.permutation import p_value
 from engine.stats.saturation import both_above
-from engine.stats.uncertainty import estimate, text_part
+from engine.stats.single_units import compared, correlation, shuffled
+from engine.stats.uncertainty import LEVEL, estimate, text_part
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.singles import sampled_units
 from engine.studies.base import AUDIT, Answer, Expected, Study, Tables, register_study
-from engine.studies.estimate_words import ORDER_TITLES
-from engine.studies.verdict.removal_budgets import share_text
+from engine.studies.estimate_words import ORDER_TITLES, share_text
 
 SHUFFLES = 999  # of the control's scores, of effects: p is a multiple of 1 / 1,000
 HOLDS, FAILS, OPEN, SATURATED, UNMEASURED = "holds", "fails", "open", "saturated", "unmeasured"
@@ -54,7 +50,7 @@ class ClaimsOf(Study[AuditInputs]):
     *effects*: correlations of both scores with the exact effects of the sample of `singles` (same units and windows).
     Where neither score has values below 0, effects are absolute, since such scores say how much and not which way. An
     effect counts up to the NLL at which the model is destroyed. Advantage: the difference of the correlations, its
-    interval a paired bootstrap's over units (`engine.stats.correlation_pairs`). Control: the better score shuffled, 999
+    interval a paired bootstrap's over units (`engine.stats.single_units`). Control: the better score shuffled, 999
     times, inside every Linear or over all units; its p is a permutation's.
 
     *pruning*: NLL without the units of either mask, at the largest of the claim's rates at which not both destroy the

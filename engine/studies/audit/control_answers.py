@@ -4,9 +4,8 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from engine.stats.holm import LEVEL, adjusted
 from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
-from engine.stats.uncertainty import Estimate, Part
+from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted
 from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words, no_difference
 
 Key = tuple[str, str, float, str]  # model, order, rate, control

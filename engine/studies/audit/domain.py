@@ -8,23 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
-from engine.edits.edit import UNEDITED
+from engine.edits.edit import UNEDITED, Ranking
 from engine.edits.masks import removed_rows
-from engine.edits.ranked_edits import Ranking
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import DomainPlan
-from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text
-from engine.run.runner import Results
+from engine.run.preflight import calibration_text
+from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
-from engine.stats.blocks import block_error
-from engine.stats.holm import LEVEL
-from engine.stats.paired import defined
+from engine.stats.blocks import block_error, defined
 from engine.stats.permutation import compare_draws
 from engine.stats.similarity import average_ranks, jaccard, jaccards, rank_correlations, spearman
 from engine.stats.table_estimates import with_documents
-from engine.stats.uncertainty import COLUMNS
+from engine.stats.uncertainty import COLUMNS, LEVEL
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 

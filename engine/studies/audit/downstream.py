@@ -4,15 +4,14 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import Ranking
 from engine.measures.harness import ACCURACY, DownstreamTask, Harness, TaskScores, check_tasks, downstream_tasks
 from engine.records.environment import installed_version
 from engine.results.tables import frame
 from engine.run.audit_plan import DownstreamPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.holm import LEVEL, adjusted
-from engine.stats.paired import paired_rates
+from engine.run.runner import Cell, Results
+from engine.stats.blocks import paired_rates
+from engine.stats.uncertainty import LEVEL, adjusted
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 

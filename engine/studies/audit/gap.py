@@ -8,10 +8,8 @@ from typing import Any
 from engine.measures.nll import NegativeLogLikelihood
 from engine.results.tables import frame
 from engine.run.audit_plan import GapPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.blocks import block_difference
-from engine.stats.paired import defined, paired_difference
+from engine.run.runner import Cell, Results
+from engine.stats.blocks import block_difference, defined, paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.saturation import both_above
 from engine.stats.table_estimates import with_documents

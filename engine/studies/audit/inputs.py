@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.data.corpora import Windows
-from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.edits.ranked_edits import Ranking, rankings
+from engine.edits.edit import UNEDITED, Edit, Ranking, edit_of, rankings
 from engine.interventions.at_outputs import sees_sequences
 from engine.interventions.kinds import INTERVENTIONS, intervention_info, prepare
 from engine.measures.nll import NegativeLogLikelihood, Nll
@@ -29,11 +28,9 @@ from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store
 from engine.run.audit_plan import TEXT, AuditPlan
-from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text, evaluation_text
-from engine.run.preflight import LeftOut, fitting
+from engine.run.preflight import LeftOut, calibration_text, evaluation_text, fitting
 from engine.run.recorded_plan import audit_plan, score_plan
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import SCORES_FILE, Scored, read_scores, score_model, score_tokens, write_scores
 from engine.selectors import get_selector

@@ -10,22 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.data.corpora import Windows
-from engine.edits.edit import UNEDITED
+from engine.edits.edit import UNEDITED, Ranking, rankings
 from engine.edits.masks import removed_rows
-from engine.edits.ranked_edits import Ranking, rankings
 from engine.interventions.rewrites import Decoys, NoRewriteError, Rewrite, make_rewrite, rewritten
 from engine.measures.logit_bits import Bits, LogitBits
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.analysis_plans import InvariancePlan
-from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text
-from engine.run.runner import LocalRunner, Results
+from engine.run.audit_plan import InvariancePlan
+from engine.run.preflight import calibration_text
+from engine.run.runner import Cell, LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.selectors import get_selector
-from engine.stats.blocks import block_difference
-from engine.stats.paired import defined
+from engine.stats.blocks import block_difference, defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs

@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.edits.edit import UNEDITED
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import UNEDITED, Ranking
 from engine.interventions.kinds import INTERVENTIONS, seeded
 from engine.measures.fidelity import Fidelity, WindowFidelity
 from engine.measures.predictions import vocabulary_of
 from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.analysis_plans import ProtocolsPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.audit_plan import ProtocolsPlan
+from engine.run.runner import Cell, Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
 from engine.stats.saturation import saturated_above
@@ -66,12 +63,11 @@ class Protocols(Study[AuditInputs]):
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         wanted = _wanted(audit)
         yield wanted.unedited
-        for cells in wanted.cells.values():
-            for draws in cells.values():
-                yield from draws
+        yield from (cell for cells in wanted.cells.values() for draws in cells.values() for cell in draws)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         wanted, model, plan = _wanted(audit), audit.loaded.id, audit.plan.protocols
+        optional = ("resample_sd",) if plan.resample_draws > 1 else ()
         lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
         unedited = harm_of([[results[wanted.unedited]]], "nll").per_token
         limit = saturated_above(unedited, vocabulary_of(audit.loaded.model))
@@ -89,7 +85,7 @@ class Protocols(Study[AuditInputs]):
                     one = harm_of([[results[cell] for cell in draws]], metric)
                     count = draws[0].edit.size // units.ids.shape[1]
                     spread = _between([harm_of([[results[cell]]], metric).per_token for cell in draws])
-                    values = (*_value(one, metric), *spread[: len(wanted.optional)])
+                    values = (*_value(one, metric), *spread[: len(optional)])
                     lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
                 for pair in compare(found, way.order, destroyed=destroyed[way]):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
@@ -100,10 +96,9 @@ class Protocols(Study[AuditInputs]):
             for intervention, kind, areas in _areas(harms, dense):
                 for selector, one_area in areas.items():
                     lines["protocols_areas"].append((model, intervention, kind, metric, selector, *one_area))
-        for kind in plan.protocol_units:
-            found_units = wanted.all_units[kind]
-            lines["protocols_units"].append((model, kind, found_units.count, without(audit.loaded, kind) or None))
-        more = {"protocols": wanted.optional, "protocols_pairs": ("saturated",)}
+        for kind, units in wanted.all_units.items():
+            lines["protocols_units"].append((model, kind, units.count, without(audit.loaded, kind) or None))
+        more = {"protocols": optional, "protocols_pairs": ("saturated",)}
         tables = {stem: frame(stem, some, optional=more.get(stem, ())) for stem, some in lines.items()}
         for stem in ("protocols", "protocols_pairs"):
             tables[stem] = with_documents(tables[stem], results[wanted.unedited].blocks)
@@ -117,77 +112,47 @@ class Protocols(Study[AuditInputs]):
         return Answer(text, dict(tables))
 
 
+class _Wanted(NamedTuple):
+    """The cells of an audit's protocols: way -> ranking of rows -> cells, of an intervention that draws at random one
+    per draw. all_units: of the plan's kinds; units: those that the model has."""
+
+    all_units: dict[str, Units]
+    units: dict[str, Units]
+    unedited: Cell[WindowFidelity]
+    cells: dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]]
+
+
 def _wanted(audit: AuditInputs) -> _Wanted:
-    return audit.once("protocols", lambda: _Wanted(audit))
+    return audit.once("protocols", lambda: _make(audit))
+
+
+def _make(audit: AuditInputs) -> _Wanted:
+    plan, loaded, text = audit.plan.protocols, audit.loaded, audit.evaluation
+    _check_several({ranking.selector for ranking in audit.rankings})
+    all_units = {kind: UNITS[kind](loaded) for kind in plan.protocol_units}
+    units = {kind: some for kind, some in all_units.items() if some.count}
+    if not units:
+        reasons = "; ".join(f"{kind}: {without(loaded, kind)}" for kind in all_units)
+        raise InputError(f"{loaded.id} has no units of --protocol-units ({reasons}); choose row")
+    measure = Fidelity(text.first(min(plan.protocol_windows, len(text.sample_ids))))
+    cells: dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]] = {}
+    for intervention, (kind, some) in product(plan.protocol_interventions, units.items()):
+        audit.ready(intervention)
+        draws = [intervention]  # the ids of its draws
+        if INTERVENTIONS.get(intervention).make.reads_tokens:
+            draws += [seeded(intervention, seed) for seed in plan.resample_seeds[1:]]
+        ranked = [(ranking, [ranking.over(some, draw) for draw in draws]) for ranking in audit.rankings]
+        for order, rate in product(plan.protocol_orders, plan.protocol_rates):
+            cells[_Way(intervention, kind, order, rate)] = {
+                ranking: tuple(Cell[WindowFidelity](loaded, one.edit(order, rate), measure) for one in drawn)
+                for ranking, drawn in ranked
+            }
+    return _Wanted(all_units, units, Cell(loaded, UNEDITED, measure), cells)
 
 
 def _check_several(selectors: Collection[str]) -> None:
     if len(selectors) < 2:
         raise InputError(f"protocols puts selectors in order, got {', '.join(selectors)} alone; name more")
-
-
-@dataclass
-class _Wanted:
-    """The cells of an audit's protocols: way -> ranking of rows -> cell."""
-
-    audit: AuditInputs
-
-    def __post_init__(self) -> None:
-        _check_several({ranking.selector for ranking in self.audit.rankings})
-        if not self.units:
-            reasons = "; ".join(f"{kind}: {without(self.audit.loaded, kind)}" for kind in self.all_units)
-            raise InputError(f"{self.audit.loaded.id} has no units of --protocol-units ({reasons}); choose row")
-
-    @cached_property
-    def all_units(self) -> dict[str, Units]:
-        return {kind: UNITS[kind](self.audit.loaded) for kind in self.audit.plan.protocols.protocol_units}
-
-    @cached_property
-    def units(self) -> dict[str, Units]:
-        """Those that the model has."""
-        return {kind: units for kind, units in self.all_units.items() if units.count}
-
-    @cached_property
-    def _measure(self) -> Fidelity:
-        text = self.audit.evaluation
-        return Fidelity(text.first(min(self.audit.plan.protocols.protocol_windows, len(text.sample_ids))))
-
-    @cached_property
-    def unedited(self) -> Cell[WindowFidelity]:
-        return Cell(self.audit.loaded, UNEDITED, self._measure)
-
-    @cached_property
-    def cells(self) -> dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]]:
-        """Of an intervention that draws at random one per draw."""
-        plan = self.audit.plan.protocols
-        found: dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]] = {}
-        for intervention in plan.protocol_interventions:
-            self.audit.ready(intervention)
-            for kind, units in self.units.items():
-                draws = self._draws(intervention)
-                ranked = [(ranking, [ranking.over(units, draw) for draw in draws]) for ranking in self.audit.rankings]
-                for order in plan.protocol_orders:
-                    for rate in plan.protocol_rates:
-                        found[_Way(intervention, kind, order, rate)] = {
-                            ranking: tuple(
-                                Cell[WindowFidelity](self.audit.loaded, one.edit(order, rate), self._measure)
-                                for one in drawn
-                            )
-                            for ranking, drawn in ranked
-                        }
-        return found
-
-    def _draws(self, intervention: str) -> list[str]:
-        """The ids of an intervention's draws."""
-        if not INTERVENTIONS.get(intervention).make.reads_tokens:
-            return [intervention]
-        _, *more = self.audit.plan.protocols.resample_seeds
-        return [intervention, *(seeded(intervention, seed) for seed in more)]
-
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """Optional columns of `protocols`."""
-        return ("resample_sd",) if self.audit.plan.protocols.resample_draws > 1 else ()
 
 
 def harm_of(results: Sequence[Sequence[WindowFidelity]], metric: str) -> Harm:

@@ -1,23 +1,23 @@
-"""What does a single unit matter? The exact effect of a sample of rows and neurons, and who ranks them rightly."""
+"""What does a single unit matter, and what the parts of a mask? Exact effects, and who ranks units rightly."""
 
+import math
+import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.data.corpora import Windows
-from engine.edits.edit import ZERO
+from engine.edits.edit import ZERO, Edit, Ranking
+from engine.edits.masks import mask_parts
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.units import ROW, UNITS, Units
 from engine.results.tables import frame
-from engine.run.audit_plan import SinglesPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.blocks import block_difference
-from engine.stats.limits import Thresholds
-from engine.stats.paired import defined, paired_difference
+from engine.run.audit_plan import JointPlan, PartsPlan, SinglesPlan
+from engine.run.runner import Cell, Results
+from engine.stats.blocks import block_difference, defined, paired_difference
+from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.single_units import (
     clearly_helping,
     helping,
@@ -28,6 +28,7 @@ from engine.stats.single_units import (
     stratified_sample,
 )
 from engine.stats.table_estimates import with_documents
+from engine.stats.uncertainty import CONFIDENCE, student_t
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -52,24 +53,22 @@ class Singles(Study[AuditInputs]):
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        wanted = _wanted(audit)
-        yield wanted.dense
-        for sample in wanted.samples:
-            yield from sample.cells
+        for sample in _samples(audit):
+            yield from (sample.dense, *sample.effects.values())
         # A sweep's cells that are known: the store has them.
         yield from (cell for cell in _lerf(audit).values() if cell in known or audit.store.get(cell.key) is not None)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        wanted, model = _wanted(audit), audit.loaded.id
+        samples, model = _samples(audit), audit.loaded.id
         # Tables of the first intervention have no such column, as sweeps have none.
         more = {} if audit.plan.intervention == ZERO else {"intervention": audit.plan.intervention}
-        dense = results[wanted.dense]
+        dense = results[samples[0].dense]
         lerf = {number: results[cell].nats_per_token for number, cell in _lerf(audit).items() if cell in results}
         lines: dict[str, list[tuple[object, ...]]] = {
             stem: [] for stem in ("singles", "singles_units", "singles_selectors", "singles_recall")
         }
-        for sample in wanted.samples:
-            measured = [results[cell] for cell in sample.cells]
+        for sample in samples:
+            measured, chosen = [results[cell] for cell in sample.effects.values()], np.array(list(sample.effects))
             errors = [block_difference(one, dense) for one in measured]
             paired = [
                 (paired_difference(one, dense)[0], error) for one, (error, _) in zip(measured, errors, strict=True)
@@ -78,17 +77,17 @@ class Singles(Study[AuditInputs]):
             places = _places(audit, sample)
             lines["singles"] += [(model, *place, *pair) for place, pair in zip(places, paired, strict=True)]
             kind = (model, sample.units.kind)
-            asked = (sample.units.count, len(sample.chosen), audit.plan.singles_seed)
+            asked = (sample.units.count, len(chosen), audit.plan.singles_seed)
             text = (len(dense.window_nats), dense.tokens, dense.nats_per_token)
             about = (*_about(sample, paired, [blocks for _, blocks in errors]), *_split_half(measured, dense))
             lines["singles_units"].append((*kind, *asked, *text, *about))
             for number, ranking in enumerate(audit.rankings):
                 scores = sample.units.scores(ranking.scores)
                 who = (model, ranking.selector, ranking.seed, sample.units.kind)
-                line = (*who, len(sample.chosen), *_against(scores[sample.chosen], effects), bool((scores < 0).any()))
+                line = (*who, len(chosen), *_against(scores[chosen], effects), bool((scores < 0).any()))
                 lines["singles_selectors"].append((*line, lerf.get(number)))
                 for top in audit.plan.singles_tops:
-                    found = recall_of_top(scores, sample.chosen, effects, top)
+                    found = recall_of_top(scores, chosen, effects, top)
                     if found is not None:
                         numbers = (found.threshold, found.above, found.found, found.value, *found.interval)
                         lines["singles_recall"].append((*who, top, *numbers, found.missed_high))
@@ -99,37 +98,8 @@ class Singles(Study[AuditInputs]):
         return tables | {"singles": with_documents(tables["singles"], dense.blocks)}
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """The sampled units of one kind, ascending, and the cell of each."""
-
-    units: Units
-    chosen: npt.NDArray[np.int64]
-    cells: list[Cell[NegativeLogLikelihood]]
-
-
-@dataclass
-class _Wanted:
-    audit: AuditInputs
-    text: Windows = field(init=False)
-    dense: Cell[NegativeLogLikelihood] = field(init=False)
-    samples: list[_Sample] = field(init=False)
-
-    def __post_init__(self) -> None:
-        plan, evaluation = self.audit.plan, self.audit.evaluation
-        text = self.text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
-        self.dense = self.audit.nll(self.audit.edit([]), text)
-        self.samples = []
-        for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
-            units = UNITS[kind](self.audit.loaded)
-            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
-            if chosen.size:  # a model without gated MLPs has no neurons
-                cells = [self.audit.nll(self.audit.edit(units.rows[unit]), text) for unit in chosen]
-                self.samples.append(_Sample(units, chosen, cells))
-
-
 class SampledUnits(NamedTuple):
-    """The sample of one kind of units: its text, the unedited model on it, and the cell of each unit alone."""
+    """The sample of one kind of units, ascending: its text, the unedited model on it, the cell of each unit alone."""
 
     text: Windows
     dense: Cell[NegativeLogLikelihood]
@@ -139,12 +109,7 @@ class SampledUnits(NamedTuple):
 
 def sampled_units(audit: AuditInputs, kind: str) -> SampledUnits | None:
     """None for a kind of which the plan, or the model, has none."""
-    wanted = _wanted(audit)
-    for one in wanted.samples:
-        if one.units.kind == kind:
-            effects = dict(zip(one.chosen.tolist(), one.cells, strict=True))
-            return SampledUnits(wanted.text, wanted.dense, one.units, effects)
-    return None
+    return next((one for one in _samples(audit) if one.units.kind == kind), None)
 
 
 def sampled_rows(audit: AuditInputs) -> SampledUnits:
@@ -153,9 +118,21 @@ def sampled_rows(audit: AuditInputs) -> SampledUnits:
     return rows
 
 
-def _wanted(audit: AuditInputs) -> _Wanted:
-    """Drawn once per audit: norms of all weights take a pass over them."""
-    return audit.once("singles", lambda: _Wanted(audit))
+def _samples(audit: AuditInputs) -> list[SampledUnits]:
+    """Drawn once per audit: norms of all weights take a pass over them. A model without gated MLPs has no neurons."""
+
+    def make() -> list[SampledUnits]:
+        plan, evaluation = audit.plan, audit.evaluation
+        text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
+        dense, samples = audit.nll(audit.edit([]), text), []
+        for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
+            units = UNITS[kind](audit.loaded)
+            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
+            effects = {int(unit): audit.nll(audit.edit(units.rows[unit]), text) for unit in chosen}
+            samples.append(SampledUnits(text, dense, units, effects))
+        return [one for one in samples if one.effects]
+
+    return audit.once("singles", make)
 
 
 def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:
@@ -163,16 +140,16 @@ def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:
     return {number: audit.nll(ranking.edit("lerf", RATE)) for number, ranking in enumerate(audit.rankings)}
 
 
-def _places(audit: AuditInputs, sample: _Sample) -> Iterator[tuple[object, ...]]:
+def _places(audit: AuditInputs, sample: SampledUnits) -> Iterator[tuple[object, ...]]:
     """Columns unit_kind to row of every sampled unit."""
     kind, layers = sample.units.kind, audit.loaded.rows.layers
-    for unit in sample.chosen:
+    for unit in sample.effects:
         row_id, layer = int(sample.units.rows[unit, 0]), layers[sample.units.layer[unit]]
         projection = layer.projection if kind == "row" else None
         yield kind, row_id, layer.block, layer.sublayer, projection, row_id - layer.start
 
 
-def _about(sample: _Sample, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
+def _about(sample: SampledUnits, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
     """Columns helps to larger_high. blocks: of evaluation text, behind the errors."""
     effects = np.array([effect for effect, _ in paired])
     helps = helping(effects)
@@ -205,3 +182,120 @@ def _against(scores: Numbers, effects: Numbers) -> tuple[object, ...]:
         found += [defined(rho), *(interval or (None, None))]
     signs = sign_agreement(scores, effects)
     return (*found, *((signs.value, *signs.interval) if signs else (None, None, None)))
+
+
+class _Part(NamedTuple):
+    """The rows of a mask in one projection or one block, and all its other rows."""
+
+    ranking: Ranking
+    order: str
+    rate: float
+    part: str
+    name: str
+    whole: Edit
+    alone: Edit
+    without: Edit
+
+
+@register_study(
+    "parts", of=AUDIT, plan=PartsPlan, tables=("parts",), title="Which projections and blocks of a mask do its harm?"
+)
+class Parts(Study[AuditInputs]):
+    """`parts`, one line per projection and block of every mask of the plan's orders and rates, random left out.
+
+    nll_alone: only the mask's rows in that part are removed; nll_without: all but these. restored = (NLL of the mask -
+    nll_without) / (NLL of the mask - NLL of the unedited model), the share of the mask's harm that goes when the part's
+    rows are put back; null where the mask does no harm. Shares of several parts need not add up to 1. Measured on the
+    first `parts_windows` evaluation windows. Beyond the paper."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield _cell(audit, audit.edit([]))
+        for part in _parts(audit):
+            yield from (_cell(audit, edit) for edit in (part.whole, part.alone, part.without))
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        dense, lines = results[_cell(audit, audit.edit([]))], []
+        for part in _parts(audit):
+            whole, alone, without = (results[_cell(audit, edit)] for edit in (part.whole, part.alone, part.without))
+            harm = whole.nats_per_token - dense.nats_per_token
+            difference = whole.nats_per_token - without.nats_per_token
+            lines.append((
+                audit.loaded.id, part.ranking.selector, part.ranking.seed, part.order, part.rate, part.part, part.name,
+                part.alone.size, alone.nats_per_token, without.nats_per_token, whole.nats_per_token,
+                dense.nats_per_token, difference / harm if harm > 0 else None, *block_difference(whole, without),
+            ))  # fmt: skip
+        return {"parts": with_documents(frame("parts", lines), dense.blocks)}
+
+
+def _cell(audit: AuditInputs, edit: Edit) -> Cell[Any]:
+    evaluation = audit.evaluation
+    return audit.nll(edit, evaluation.first(min(audit.plan.parts_windows, len(evaluation.sample_ids))))
+
+
+def _parts(audit: AuditInputs) -> Iterator[_Part]:
+    for ranking in audit.rankings:
+        if ranking.selector == BASELINE:
+            continue
+        for order in audit.plan.parts_orders:
+            for rate in audit.plan.parts_rates:
+                mask = ranking.edit(order, rate).units
+                for part, name, inside in mask_parts(mask, audit.loaded.rows):
+                    edits = (audit.edit(mask), audit.edit(mask[inside]), audit.edit(mask[~inside]))
+                    yield _Part(ranking, order, rate, part, name, *edits)
+
+
+LEAST = 10  # sampled rows of a mask
+
+
+@register_study(
+    "joint", of=AUDIT, plan=JointPlan, reads=(SinglesPlan,), tables=("joint",),
+    title="Do the rows of a mask do together what each does alone?",
+)  # fmt: skip
+class Joint(Study[AuditInputs]):
+    """`joint`, one line per ranking and rate: harm of its LeRF mask and the sum of its rows' single harms.
+
+    harm = NLL of the mask - NLL of the unedited model, nats per token, on the windows of `singles`; single_sum = rows
+    of the mask x mean single harm of those that the sample of `singles` holds, which is a random sample of the mask
+    too. Its 95% interval is Student's t over these rows (their errors of measurement are in their spread); null for
+    fewer than 10. First-order scores rank rows by what each does alone. `saturated`:
+    the mask destroys the model, so that its harm has no size (`engine.stats.saturation`). Beyond the paper."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        sample = sampled_rows(audit)
+        yield sample.dense
+        yield from sample.effects.values()
+        yield from _masks(audit).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        sample, lines = sampled_rows(audit), []
+        dense = results[sample.dense]
+        limit = audit.saturated_above_on(sample.dense, results)
+        single = {row: results[cell].nats_per_token - dense.nats_per_token for row, cell in sample.effects.items()}
+        for (place, rate), cell in _masks(audit).items():
+            ranking, nll = audit.rankings[place], results[cell].nats_per_token
+            rows = ranking.edit("lerf", rate).units
+            harms = [single[row] for row in np.intersect1d(rows, list(single)).tolist()]
+            lines.append((
+                audit.loaded.id, ranking.selector, ranking.seed, "lerf", rate, rows.size, nll, dense.nats_per_token,
+                nll - dense.nats_per_token, len(harms), *_sum(harms, rows.size), not nll <= limit,
+            ))  # fmt: skip
+        return {"joint": with_documents(frame("joint", lines), dense.blocks)}
+
+
+def _sum(harms: list[float], rows: int) -> tuple[float | None, float | None, float | None]:
+    """The sum over all rows of a mask with its interval, from some of them."""
+    if len(harms) < LEAST or not all(map(math.isfinite, harms)):
+        return None, None, None
+    mean = statistics.fmean(harms)
+    half = student_t(len(harms) - 1, CONFIDENCE) * statistics.stdev(harms) / math.sqrt(len(harms))
+    return rows * mean, rows * (mean - half), rows * (mean + half)
+
+
+def _masks(audit: AuditInputs) -> dict[tuple[int, float], Cell[Any]]:
+    """By the ranking's place and rate."""
+    text = sampled_rows(audit).text
+    return {
+        (place, rate): audit.nll(ranking.edit("lerf", rate), text)
+        for place, ranking in enumerate(audit.rankings)
+        for rate in audit.plan.joint_rates
+    }

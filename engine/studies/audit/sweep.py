@@ -1,4 +1,4 @@
-"""LeRF/MoRF curves: every measure of the plan under growing edits of every ranking."""
+"""Curves: every measure of the plan, what the model says, and the budget, under growing edits of every ranking."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,24 +9,29 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.data.corpora import Windows
-from engine.edits.edit import ZERO
-from engine.edits.ranked_edits import Ranking, rankings
+from engine.data.prompts import thinking_record
+from engine.edits.edit import ZERO, Ranking, rankings
+from engine.edits.masks import removed_count
 from engine.measures.base import MEASURES, Given
+from engine.measures.generation import BATCH_SIZE
 from engine.measures.nll import Nll, perplexity
+from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
+from engine.records.hashing import Json
 from engine.records.progress import Progress, SoFar
 from engine.results.store import Store
 from engine.results.tables import frame
-from engine.run.audit_plan import SWEEP_RATES
-from engine.run.cell import Cell
-from engine.run.runner import LocalRunner, Results
+from engine.run.audit_plan import SWEEP_RATES, BudgetPlan, RepliesPlan
+from engine.run.runner import Cell, LocalRunner, Results
 from engine.selectors.base import SEEDS
-from engine.stats.blocks import block_error
+from engine.stats.blocks import block_difference, block_error
+from engine.stats.removal_budget import Harm, first_crossing, next_count
 from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
+from engine.studies.estimate_words import limit_words, removal_budgets
 
 
 class Point(NamedTuple):
@@ -184,3 +189,116 @@ def _line(model: str, point: Point, results: Results) -> tuple[object, ...]:
     found = results[point.cell]
     nll = found.nats_per_token
     return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll), *block_error(found))
+
+
+@register_study(
+    "replies", of=AUDIT, plan=RepliesPlan, tables=("sweep_replies",), reads_text=False,
+    title="What does the model still say as rows are removed?",
+)  # fmt: skip
+class SweepReplies(Study[AuditInputs]):
+    """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
+    its first seed.
+
+    They show what a perplexity means; they measure nothing. Not in the paper. Thinking is off where the chat template
+    has a switch; otherwise a reply begins with what the model thinks."""
+
+    def record(self, audit: AuditInputs) -> Json:
+        return dict(thinking_record(audit.loaded.tokenizer))
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[list[Written]]]:
+        return (point.cell for point in self._points(audit))
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        prompts = audit.plan.replies.replies_prompts
+        lines: list[tuple[object, ...]] = []
+        for ranking, order, rate, cell in self._points(audit):
+            place = (audit.loaded.id, ranking.selector, ranking.seed, order, rate, cell.edit.size)
+            said = results[cell]
+            lines += [(*place, prompt, one.text, one.finished) for prompt, one in zip(prompts, said, strict=True)]
+        return {"sweep_replies": frame("sweep_replies", lines)}
+
+    def _points(self, audit: AuditInputs) -> list[Point]:
+        plan = audit.plan
+        measure = Replies(plan.replies.replies_prompts, plan.replies.replies_tokens, BATCH_SIZE)
+        ranked = map(audit.ranking, plan.scoring.selectors)
+        return points_of(audit.loaded, ranked, plan.orders, plan.sweep_rates, measure)
+
+
+@register_study(
+    "budget", of=AUDIT, plan=BudgetPlan, tables=("budget",), title="How many rows can go before perplexity doubles?"
+)
+class BudgetSearch(Study[AuditInputs]):
+    """`budget`, one line per ranking and order: the largest share of rows whose removal, and that of every smaller
+    share that was measured, keeps NLL <= dense + ln(`budget_factor`).
+
+    Rising rates (`budget_rates`) until the first that exceeds the limit, then bisection on exact masks in the logarithm
+    of the rows until the bracket is narrower than `budget_resolution` of the budget, so some eight cells per ranking
+    and order. A curve that returns below the limit later counts by its first crossing among what was measured. The
+    interval is over blocks of evaluation text (`engine.stats.removal_budget`). Beyond the paper."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield audit.dense
+        for ranking, order in _curves(audit):
+            measured = _harms(audit, ranking, order, known)
+            yield from (_cell(audit, ranking, order, count) for count in measured)
+            count = next_count(measured, _limit(audit), _scan(audit, ranking), audit.plan.budget_resolution)
+            if count is not None:
+                yield _cell(audit, ranking, order, count)
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        lines = []
+        for ranking, order in _curves(audit):
+            harms, all_rows = _harms(audit, ranking, order, results), ranking.scores.size
+            budget = first_crossing(harms, _limit(audit))
+            dense = results[audit.dense].nats_per_token
+            lines.append((
+                audit.loaded.id, ranking.selector, ranking.seed, order, audit.plan.budget_factor,
+                *(None if count is None else count / all_rows for count in budget),
+                budget.rows, budget.beyond,
+                dense + (harms[budget.rows].nats if budget.rows else 0.0),
+                None if budget.beyond is None else dense + harms[budget.beyond].nats,
+                dense, len(harms), min(harm.blocks for harm in harms.values()),
+            ))  # fmt: skip
+        table = frame("budget", lines, optional=())
+        return {"budget": with_documents(table, audit.evaluation.blocks)}
+
+    def line(self, audit: AuditInputs, tables: Tables) -> str:
+        budgets = removal_budgets(tables["budget"], "lerf")
+        each = ", ".join(f"{name} {budget}" for name, budget in budgets.items())
+        return f"rows that can go before {limit_words(tables['budget'])}: {each}"
+
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        return Answer((self.line(audit, tables),), dict(tables))
+
+
+def _curves(audit: AuditInputs) -> Iterator[tuple[Ranking, str]]:
+    return ((ranking, order) for ranking in audit.rankings for order in ORDERS)
+
+
+def _limit(audit: AuditInputs) -> float:
+    return math.log(audit.plan.budget_factor)
+
+
+def _scan(audit: AuditInputs, ranking: Ranking) -> list[int]:
+    """The numbers of rows that are removed before anything is bisected, rising; 0 is the unedited model."""
+    counts = {removed_count(rate, ranking.scores.size) for rate in audit.plan.budget_rates}
+    return sorted(counts - {0})
+
+
+def _cell(audit: AuditInputs, ranking: Ranking, order: str, count: int) -> Cell[Any]:
+    return audit.nll(ranking.first(order, count))
+
+
+def _harms(audit: AuditInputs, ranking: Ranking, order: str, known: Results) -> dict[int, Harm]:
+    """What is known of a curve, by the numbers of rows that the search asks for one after another."""
+    harms: dict[int, Harm] = {}
+    if audit.dense not in known:
+        return harms
+    dense, scan = known[audit.dense], _scan(audit, ranking)
+    while (count := next_count(harms, _limit(audit), scan, audit.plan.budget_resolution)) is not None:
+        cell = _cell(audit, ranking, order, count)
+        if cell not in known:
+            break
+        result = known[cell]
+        harms[count] = Harm(result.nats_per_token - dense.nats_per_token, *block_difference(result, dense))
+    return harms

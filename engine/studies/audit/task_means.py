@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import polars as pl
 
-from engine.stats.holm import LEVEL
-from engine.studies.verdict.removal_budgets import share_text
+from engine.stats.uncertainty import LEVEL
+from engine.studies.estimate_words import share_text
 
 NEAR_CHANCE = 2.0  # standard errors above chance
 

@@ -9,20 +9,18 @@ from typing import Any
 import polars as pl
 
 from engine.records.hashing import Json
-from engine.run.analysis_plans import VerdictPlan
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.audit_plan import VerdictPlan
+from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
-from engine.studies.audit.budget import BudgetSearch
-from engine.studies.audit.draws import DisjointDraws, TooFewDraws, why_not_drawn
+from engine.studies.audit.controls import Specific, specific_rates
 from engine.studies.audit.gap import Differences, Gap
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.specific import Specific, specific_rates
-from engine.studies.audit.stability import Stability, TooFewSizes
+from engine.studies.audit.stability import DisjointDraws, Stability, TooFewDraws, TooFewSizes, why_not_drawn
+from engine.studies.audit.sweep import BudgetSearch
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
+from engine.studies.estimate_words import share_text
 from engine.studies.verdict.judged_selectors import check_compared, judge_selectors
-from engine.studies.verdict.removal_budgets import share_text
 from engine.studies.verdict.verdict_moves import verdict_moves
 
 

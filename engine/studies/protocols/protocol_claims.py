@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from engine.results.tables import frame
-from engine.stats.holm import LEVEL, holm
 from engine.stats.limits import Thresholds
+from engine.stats.uncertainty import LEVEL, holm
 from engine.studies.estimate_words import ORDER_TITLES
 
 ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED = "all", "unopposed", "contested", "overturned", "undecided"

@@ -12,12 +12,11 @@ from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Grid, OverGrids
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
-from engine.studies.refusal.stage_lines import cut_off_lines
+from engine.studies.refusal.points import cut_off_lines
 from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
 
 TABLE = "baselines"

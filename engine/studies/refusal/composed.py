@@ -10,8 +10,7 @@ from engine.measures.nll import perplexity
 from engine.records.domain_names import find_domain
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import RefusalInputs

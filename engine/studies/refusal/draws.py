@@ -10,10 +10,9 @@ from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
 from engine.records.hashing import Json
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.holm import holm
+from engine.run.runner import Cell, Results
 from engine.stats.permutation import p_value, prediction_interval, rank_among
+from engine.stats.uncertainty import holm
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids
 from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs

@@ -38,20 +38,24 @@ from engine.records.progress import Progress
 from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, with_model_name, write_tables
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.plan_text import calibration_text, evaluation_text
-from engine.run.preflight import LeftOut, check_text, impossible, remaining
+from engine.run.preflight import LeftOut, calibration_text, check_text, evaluation_text, impossible, remaining
 from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.runner import Cell, LocalRunner, Results, Runner
 from engine.run.score_plan import ScorePlan
 from engine.selectors import own_scores
 from engine.selectors.base import get_selector, titles_record
-from engine.stats.intervals import Interval, wilson
+from engine.stats.uncertainty import Interval, wilson
 from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
 from engine.studies.conduct import Recorded, Remaking, StudyInputs
-from engine.studies.refusal.algorithm import check_chat_template, check_sides
-from engine.studies.refusal.calibrate import CONTRAST_FILE, calibrate, onsets_record, write_contrasts
+from engine.studies.refusal.algorithm import (
+    CONTRAST_FILE,
+    calibrate,
+    check_chat_template,
+    check_sides,
+    onsets_record,
+    write_contrasts,
+)
 from engine.studies.refusal.mask_outputs import kept_masks, write_masks
 from engine.studies.refusal.operating_point import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 

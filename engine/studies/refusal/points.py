@@ -1,27 +1,98 @@
 """`operating_points`: one row per selector and domain, grown stage by stage: chosen, measured, controlled."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from engine.data.corpora import Pair
 from engine.edits.contrasts import Contrast
+from engine.edits.controls import global_random, layer_matched
 from engine.edits.edit import UNEDITED, Edit
+from engine.measures.nll import perplexity
+from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.folders import read_table
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.refusal_plan import RefusalPlan
+from engine.run.runner import Cell, Results
+from engine.stats.uncertainty import Interval, student_t, wilson_of_rate
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
-from engine.studies.refusal import specificity
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
-from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
 from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, joined, point_key
-from engine.studies.refusal.stage_lines import cut_off_lines, measured_again_lines, notes
+
+LAYER_MATCHED, GLOBAL = "layer_matched", "global_random"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One random mask of the size of a real one, measured."""
+
+    kind: str
+    seed: int
+    rates: Rates
+    nll: float
+
+
+def control_edits(run: RefusalInputs, edit: Edit) -> Iterator[tuple[str, int, Edit]]:
+    """Random masks with the count of `edit` in every layer, and in all: one of each kind per seed of the plan.
+    The paper, section 5.3, has the layer-matched ones; rows of the real mask may be drawn again."""
+    rows = run.loaded.rows
+    for seed in run.plan.control_seeds:
+        yield LAYER_MATCHED, seed, run.edit(layer_matched(edit.units, rows, seed))
+        yield GLOBAL, seed, run.edit(global_random(edit.units, rows.n_rows, seed))
+
+
+def measured_controls(run: RefusalInputs, results: Results, edit: Edit, pairs: Sequence[Pair]) -> list[Control]:
+    return [
+        Control(kind, seed, run.rates(results, drawn, pairs), results[run.nll(drawn)].nats_per_token)
+        for kind, seed, drawn in control_edits(run, edit)
+    ]
+
+
+def control_lines(model: str, point: OperatingPoint, controls: Sequence[Control]) -> Iterator[tuple[object, ...]]:
+    place = (model, point.selector, point.domain, point.lam, point.k, point.rows_removed)
+    for one in controls:
+        malign, benign = one.rates.malign, one.rates.benign
+        numbers = (malign.mean, malign.n, benign.mean, benign.n, one.nll, perplexity(one.nll))
+        yield (*place, one.kind, one.seed, *numbers, malign.unfinished, benign.unfinished)
+
+
+def gain(real: Rate, controls: Sequence[Rate]) -> tuple[float, Interval]:
+    """Refusal under the real mask minus the mean over its controls, with a 95% interval.
+
+    Square-and-add of intervals (Newcombe 1998, method 10; MOVER), which does not collapse where a rate is 0 or 1.
+    Two sources of chance: the prompts, by Wilson's intervals of the real rate and of the mean control rate, each
+    on n prompts (all controls share them, so they count once); and which control masks were drawn, by Student's t
+    interval of their mean, half-width h = t * sd / sqrt(controls):
+
+        low  = gain - sqrt((p - p_low)^2 + (c_high - c)^2 + h^2)
+        high = gain + sqrt((p_high - p)^2 + (c - c_low)^2 + h^2), both cut to [-1, 1]
+
+    A single control shows no spread (h = 0). Rates on one set of prompts agree more than independent ones, so the
+    interval is rather too wide (**choice**; the paper prints none). It takes no account of the search behind the real
+    mask: selectors of pure noise have it above 0 in 12 to 46% of simulated trials, the more cells in the grid
+    (`precomputed.null_simulation`), so that it is no evidence of specificity."""
+    if not controls or any(one.n != real.n for one in controls):
+        raise InputError(f"a gain needs controls on the same {real.n} prompts, got {[one.n for one in controls]}")
+    rates = [one.mean for one in controls]
+    mean = sum(rates) / len(rates)
+    difference = real.mean - mean
+    spread = wilson_of_rate(mean, real.n)
+    half = 0.0
+    if len(rates) > 1:
+        deviation = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1))
+        half = student_t(len(rates) - 1) * deviation / math.sqrt(len(rates))
+    own = real.interval
+    low = difference - math.hypot(real.mean - own.low, spread.high - mean, half)
+    high = difference + math.hypot(own.high - real.mean, mean - spread.low, half)
+    return difference, Interval(max(-1.0, low), min(1.0, high))
 
 
 def edits(
@@ -109,7 +180,11 @@ class Chosen(OverGrids):
             [_chosen_row(*place, point) for place, point in points.items()],
             2,
         )
-        told = notes((place, _chosen_note(point, edges.get(place, "none"))) for place, point in points.items())
+        told = (
+            f"{place[0]} {place[1]}: {note}"
+            for place, point in points.items()
+            if (note := _chosen_note(point, edges.get(place, "none")))
+        )
         again = measured_again_lines(tables["refusal_sweep"], run.plan)
         hint = "next: refusal control and refusal evaluate, with the options of this command"
         return Answer((table, *told, *again, hint), {POINTS: record})
@@ -168,7 +243,7 @@ class Controlled(Measured):
     def of_points(self, run: RefusalInputs, points: Points) -> Iterable[Cell[Any]]:
         yield from super().of_points(run, points)
         for _, domain, point, edit in edits(run, run.contrasts, points):
-            for _, _, drawn in specificity.control_edits(run, edit) if point else ():
+            for _, _, drawn in control_edits(run, edit) if point else ():
                 yield run.nll(drawn)
                 yield run.on_pairs(drawn, run.heldout[domain])
 
@@ -247,17 +322,17 @@ def measured_table(run: RefusalInputs, results: Results, points: Points) -> pl.D
 def controlled_table(run: RefusalInputs, results: Results, points: Points) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(columns for `operating_points`, `refusal_controls`): layer-matched and global random masks, and the gain.
     `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
-    model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`)."""
+    model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `gain`)."""
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
     for selector, domain, point, edit in edits(run, run.contrasts, points):
         row = point_key(run.loaded.id, selector, domain, point) | dict.fromkeys(CONTROLLED)
         if point is not None:
             pairs = run.heldout[domain]
-            controls = specificity.measured_controls(run, results, edit, pairs)
-            lines += specificity.control_lines(run.loaded.id, point, controls)
+            controls = measured_controls(run, results, edit, pairs)
+            lines += control_lines(run.loaded.id, point, controls)
             real = run.rates(results, edit, pairs)
-            for kind, prefix in ((specificity.LAYER_MATCHED, "control"), (specificity.GLOBAL, "global")):
+            for kind, prefix in ((LAYER_MATCHED, "control"), (GLOBAL, "global")):
                 row |= _control_columns(prefix, real, [one for one in controls if one.kind == kind])
         rows.append(row)
     return _frame(rows), frame("refusal_controls", lines, optional=UNFINISHED)
@@ -293,9 +368,9 @@ def _gain_row(row: dict[str, Any]) -> tuple[str, ...]:
     return row["selector"], row["domain"], *(f"{rate:.2f}" for rate in rates), gain
 
 
-def _control_columns(prefix: str, real: Rates, controls: Sequence[specificity.Control]) -> dict[str, object]:
+def _control_columns(prefix: str, real: Rates, controls: Sequence[Control]) -> dict[str, object]:
     malign = [one.rates.malign.mean for one in controls]
-    value, (low, high) = specificity.gain(real.malign, [one.rates.malign for one in controls])
+    value, (low, high) = gain(real.malign, [one.rates.malign for one in controls])
     gained = "gain" if prefix == "control" else f"{prefix}_gain"
     return {
         f"{prefix}_malign": float(np.mean(malign)),
@@ -315,3 +390,27 @@ def _frame(rows: list[dict[str, object]]) -> pl.DataFrame:
     return table.with_columns(
         pl.col(name).cast(types.get(name, pl.Float64)) for name, kind in table.schema.items() if kind == pl.Null
     )
+
+
+def cut_off_lines(table: pl.DataFrame, *sides: tuple[str, str, str]) -> Iterator[str]:
+    """How many replies behind the rates ended at the limit of tokens. sides: columns of a rate, its n, its cut-off."""
+    sums = [table.filter(pl.col(rate).is_not_null()).select(pl.col(n, cut).sum()).row(0) for rate, n, cut in sides]
+    replies, cut_off = (sum(column) for column in zip(*sums, strict=True))
+    if cut_off:
+        yield (
+            f"{cut_off:,} of {replies:,} replies were cut off at the token limit or within their thinking part, and "
+            "judged by what they say until then, if anything; --reply-tokens allows longer ones"
+        )
+
+
+def measured_again_lines(table: pl.DataFrame, plan: RefusalPlan) -> Iterator[str]:
+    """How many cells were measured again with longer replies, since cut-off ones left a choice open."""
+    if "reply_tokens_used" not in table.columns:
+        return
+    used = table["reply_tokens_used"].drop_nulls().to_list()
+    longer = [tokens for tokens in used if tokens > plan.reply_tokens]
+    if longer:
+        yield (
+            f"{len(longer):,} of {len(used):,} cells were measured again with up to {max(longer):,} tokens per reply, "
+            f"since those cut off at {plan.reply_tokens:,} left open whether a cell is feasible or which one is chosen"
+        )

@@ -29,7 +29,7 @@ register_study(
     "forward and backward pass per batch of prompts (16 for ig); what is known is kept. The unedited model answers all "
     "of them first: pairs whose base prompt it refuses are left out; if these are more than one and more than "
     "--benign-limit of a domain's, it is an error.",
-)(Later(f"{_REFUSAL}.calibrate", "Calibrated"))  # fmt: skip
+)(Later(f"{_REFUSAL}.algorithm", "Calibrated"))  # fmt: skip
 
 register_study(
     "sweep", of=REFUSAL, tables=("refusal_sweep",), reads=_OF_GRID,
@@ -90,7 +90,7 @@ register_study(
     description="Splits the calibration pairs of a domain into two random halves, makes contrasts and a mask of each "
     "at the operating point's lambda and k, and says what the two masks share and random ones would. Each split "
     "costs as much as `refusal calibrate`.",
-)(Later(f"{_REFUSAL}.mask_stability", "MaskStability"))  # fmt: skip
+)(Later(f"{_REFUSAL}.structure", "MaskStability"))  # fmt: skip
 
 register_study(
     "parts", of=REFUSAL, tables=("refusal_parts",), reads=_OF_POINTS,
@@ -98,7 +98,7 @@ register_study(
     description="The refusal margin on the held-out risk prompts and the NLL on the first 16 evaluation windows, with "
     "the rows of one projection or block of an operating point's edit alone, and with all but these: two short cells "
     "for each projection and block.",
-)(Later(f"{_REFUSAL}.parts", "Parts"))  # fmt: skip
+)(Later(f"{_REFUSAL}.structure", "Parts"))  # fmt: skip
 
 register_study(
     "baselines", of=REFUSAL, tables=("baselines",), plan=SteeringPlan, reads=_OF_POINTS,

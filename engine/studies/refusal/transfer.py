@@ -6,29 +6,86 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from engine.data.prompt_sets import BENIGN, MALIGN, PromptSet
-from engine.data.thinking import template_marks, thinking_form
+from engine.data.thinking import after_thinking, template_marks, thinking_form
 from engine.edits.edit import UNEDITED, Edit
 from engine.judges.base import Judge
 from engine.judges.quality import cohens_kappa, kappa_interval
 from engine.judges.refusals import Refusals, Refused
 from engine.measures.harness import UTILITY_BATCH, Harness, HarnessTask, ItemScores, TaskScores
 from engine.measures.replies import Written
+from engine.measures.sampling import Sampling
 from engine.records.hashing import Json
 from engine.results.tables import frame
-from engine.run.cell import Cell
-from engine.run.runner import Results
-from engine.stats.intervals import wilson
+from engine.run.runner import Cell, Results
+from engine.stats.blocks import mean_difference, paired_rates
 from engine.stats.judge_error import corrected_rate
-from engine.stats.paired import mean_difference, paired_rates
-from engine.studies.base import Answer, Tables
+from engine.stats.uncertainty import Interval, clustered_wilson, wilson
+from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.points import Measured, edits
-from engine.studies.refusal.stage_lines import evaluation_lines
-from engine.studies.refusal.ways import SAMPLED, RepliesRate, named, rate, ways
+from engine.studies.refusal.points import Measured, cut_off_lines, edits
 
 EVERY = "all"  # selector, domain, prompts and kind of the line over all replies
+GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"
+
+
+@dataclass(frozen=True)
+class RepliesRate:
+    """Refused replies to a list of prompts, so many replies to each.
+    refused, finished: [replies per prompt][prompts]."""
+
+    refused: tuple[tuple[bool, ...], ...]
+    finished: tuple[tuple[bool, ...], ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(map(sum, self.refused)) / (len(self.refused) * len(self.refused[0]))
+
+    @property
+    def interval(self) -> Interval:
+        """95%, over prompts: replies to one prompt are not independent. Of one reply to each, Wilson's."""
+        return clustered_wilson([sum(replies) for replies in zip(*self.refused, strict=True)], len(self.refused))
+
+    @property
+    def unfinished(self) -> int:
+        """Replies that were cut off at the limit of tokens."""
+        return sum(finished.count(False) for finished in self.finished)
+
+
+class Way(NamedTuple):
+    """One way and its cells under an edit, one per reply to each prompt."""
+
+    name: str
+    cells: list[Cell[Refused]]
+
+
+def ways(run: RefusalInputs, known: Results, edit: Edit, prompts: Sequence[str]) -> Iterator[Way]:
+    """The plan's ways of asking these prompts under an edit; the second turn once the first replies are known."""
+    yield Way(GREEDY, [run.refused(edit, prompts)])
+    plan = run.plan
+    if plan.reply_samples:
+        draws = [Sampling(plan.temperature, plan.sampling_seed, number) for number in range(plan.reply_samples)]
+        yield Way(SAMPLED, [run.refused(edit, prompts, sampling) for sampling in draws])
+    if plan.follow_up and (first := run.replies(edit, prompts)) in known:
+        replies: list[Written] = known[first]
+        marks = template_marks(run.loaded.tokenizer)
+        said = [after_thinking(one.text, marks).text for one in replies]
+        turns = [(prompt, one, plan.follow_up) for prompt, one in zip(prompts, said, strict=True)]
+        yield Way(FOLLOW_UP, [run.refused(edit, turns)])
+
+
+def named(prompt_set: str, way: str) -> str:
+    """What tables call a set of prompts that is asked in a way."""
+    return f"{prompt_set}, {way}" if way else prompt_set
+
+
+def rate(results: Results, way: Way, part: slice) -> RepliesRate:
+    """Of some of the prompts."""
+    found = [results[cell] for cell in way.cells]
+    return RepliesRate(tuple(one.refused[part] for one in found), tuple(one.finished[part] for one in found))
 
 
 @dataclass
@@ -293,3 +350,75 @@ def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[
     """A judge's verdicts on the greedy replies that the run's own judge reads."""
     marks = template_marks(run.loaded.tokenizer)
     return Cell(run.loaded, edit, Refusals(run.replies(edit, prompts).measure, judge, marks))
+
+
+def evaluation_lines(run: RefusalInputs, tables: Tables) -> Iterator[str | TextTable]:
+    """Rates with their intervals, what changed, the judge's errors, utility, and how far several judges agree."""
+    transfer = tables["transfer"]
+    yield TextTable(
+        "refused prompts, with 95% intervals",
+        ("selector", "edit", "prompts", "n", "before", "after"),
+        [_rates_row(row) for row in transfer.to_dicts()],
+    )
+    yield TextTable(
+        "prompts newly refused and no longer, change with its 95% interval",
+        ("selector", "edit", "prompts", "newly", "no longer", "change", "McNemar's p"),
+        [_change_row(row) for row in transfer.drop_nulls("change").to_dicts()],
+    )
+    if quality := run.judge_quality:
+        yield (
+            f"Corrected for the errors of the judge (sensitivity {quality.counts.sensitivity:.3f}, specificity "
+            f"{quality.counts.specificity:.3f} on {quality.source}): columns before_corrected, after_corrected"
+        )
+    if "samples" in transfer.columns:  # replies, not prompts
+        transfer = transfer.with_columns(n=pl.col("n") * pl.col("samples").fill_null(1))
+    yield from cut_off_lines(transfer, ("after", "n", "after_unfinished"))
+    for row in tables["utility"].iter_rows(named=True) if "utility" in tables else ():
+        yield (
+            f"{row['selector']} {row['domain']} {row['task']}: {row['before']:.3f} > {row['after']:.3f} "
+            f"({row['difference']:+.3f})"
+        )
+    if "judge_pairs" in tables:
+        yield from _judge_pair_lines(tables["judge_pairs"])
+
+
+def _judge_pair_lines(table: pl.DataFrame) -> Iterator[str | TextTable]:
+    """Both rates, agreement and kappa of every pair of judges, line by line, the one over all replies last."""
+    yield TextTable(
+        "two judges on the same replies, with 95% intervals",
+        ("selector", "domain", "prompts", "judges", "n", "rates", "same", "kappa"),
+        [_judges_row(row) for row in table.to_dicts()],
+    )
+    unjudged = max(table.filter(selector="all")["unjudged"].to_list(), default=0)
+    if unjudged:
+        yield f"up to {unjudged:,} replies were left out that one of two judges could not judge"
+
+
+def _judges_row(row: dict[str, Any]) -> tuple[str, ...]:
+    place = (row["selector"], row["domain"], f"{row['prompts']}, {row['kind']}", f"{row['judge_a']} / {row['judge_b']}")
+    if not row["replies"]:
+        return *place, "0", "–", "–", "–"
+    kappa = "undefined"
+    if row["kappa"] is not None:
+        kappa = f"{row['kappa']:.2f} ({row['kappa_low']:.2f} to {row['kappa_high']:.2f})"
+    return *place, str(row["replies"]), f"{row['rate_a']:.2f} / {row['rate_b']:.2f}", f"{row['agreement']:.0%}", kappa
+
+
+def _rates_row(row: dict[str, Any]) -> tuple[str, ...]:
+    sides = [f"{row[side]:.2f} ({row[f'{side}_low']:.2f} to {row[f'{side}_high']:.2f})" for side in ("before", "after")]
+    return *_place_cells(row), str(row["n"]), *sides
+
+
+def _change_row(row: dict[str, Any]) -> tuple[str, ...]:
+    change = f"{row['change']:+.2f} ({row['change_low']:+.2f} to {row['change_high']:+.2f})"
+    return (
+        *_place_cells(row),
+        str(row["newly_refused"]),
+        str(row["no_longer_refused"]),
+        change,
+        f"{row['mcnemar_p']:.2g}",
+    )
+
+
+def _place_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["selector"], row["domain"], f"{row['prompts']}, {row['kind']}"

@@ -24,8 +24,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import cache_key
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.runner import Results
+from engine.run.runner import Cell, Results
 from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs, sides
 
 

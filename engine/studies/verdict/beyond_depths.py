@@ -6,14 +6,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from engine.stats.holm import LEVEL, adjusted
-from engine.stats.intervals import student_t
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.table_estimates import between_draws
-from engine.stats.uncertainty import Estimate, Part, estimate
-from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words
-from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
-from engine.studies.verdict.removal_budgets import share_text
+from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted, estimate, student_t
+from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words, share_text
+
+NOT_APPLICABLE, NOT_MEASURED = "not applicable", "not measured"
+
+
+class Finding(NamedTuple):
+    """The word, the numbers it rests on, and the reasons as sentences without a capital or a full stop."""
+
+    word: str
+    numbers: tuple[float | None, ...]
+    reasons: tuple[str, ...]
+
 
 SPECIFIC, SATURATED = "specific", "saturated"
 DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own

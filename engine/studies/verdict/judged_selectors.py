@@ -1,18 +1,26 @@
 """A verdict per selector in plain words, from stated thresholds. Reads tables of one model."""
 
+import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
 from engine.records.errors import InputError
 from engine.results.tables import frame, spec
-from engine.stats.limits import BASELINE, Thresholds
-from engine.stats.table_estimates import has_blocks
-from engine.studies.verdict.beyond_depths import SATURATED, SPECIFIC, specificity
-from engine.studies.verdict.draw_stability import UNKNOWN, stability_between_draws
-from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
-from engine.studies.verdict.removal_budgets import RemovalBudget, limit_words, removal_budgets
-from engine.studies.verdict.sufficiency import SUFFICIENT, sufficiency
+from engine.stats.limits import BASELINE, Thresholds, clear
+from engine.stats.table_estimates import between_draws, each_line, has_blocks
+from engine.stats.uncertainty import Estimate
+from engine.studies.estimate_words import RemovalBudget, limit_words, removal_budgets
+from engine.studies.verdict.beyond_depths import (
+    NOT_APPLICABLE,
+    NOT_MEASURED,
+    SATURATED,
+    SPECIFIC,
+    Finding,
+    specificity,
+)
 
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
@@ -168,3 +176,209 @@ def _nested_words(line: dict[str, float | None]) -> str:
         f"nested sizes, which share windows and give no verdict: from {line['size']} instead of "
         f"{line['reference_size']} windows Spearman {rho}, Jaccard {overlap}"
     )
+
+
+SUFFICIENT = "sufficient"
+
+
+class Numbers(NamedTuple):
+    """At the reference rate, means over seeds: NLL in nats per token, damage as `Thresholds` defines it."""
+
+    log_gap: float
+    lerf_nll: float
+    random_lerf_nll: float
+    dense_nll: float
+    damage: float | None
+
+
+def sufficiency(
+    gap: pl.DataFrame, differences: pl.DataFrame, dense_nll: float, draw_sweep: pl.DataFrame | None, limits: Thresholds
+) -> dict[str, Finding]:
+    """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`.
+
+    In damage and log gap a loss counts up to where the model is destroyed (`gap`'s column saturated_above; earlier
+    tables have no such limit). Two masks that both destroy it are not told apart; further rates at which both orders
+    do are left out."""
+    ceiling = pl.col("saturated_above") if "saturated_above" in gap.columns else pl.lit(math.inf)
+    morf, lerf = (pl.min_horizontal(name, ceiling) for name in ("nll_morf", "nll_lerf"))
+    gap = gap.with_columns(ceiling=ceiling, counted_gap=morf - lerf).filter(
+        (pl.col("rate") == limits.rate) | (pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("ceiling"))
+    )
+    selectors = gap["selector"].unique(maintain_order=True).to_list()
+    judged = [name for name in selectors if name != BASELINE]
+    below_random = clear(
+        {name: _against_random(name, differences, draw_sweep, limits) for name in judged}, -1, limits.level
+    )
+    rates = sorted(set(gap["rate"].to_list()))
+    above_zero = {rate: clear(_gaps(gap, rate, judged, draw_sweep), 1, limits.level) for rate in rates}
+    findings = {}
+    for name in selectors:
+        numbers, counted = _numbers(name, gap, dense_nll, limits)
+        if name == BASELINE:
+            findings[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
+            continue
+        log_gaps = {rate: own["counted_gap"] for rate in rates if (own := gap.filter(selector=name, rate=rate)).height}
+        too_small = {
+            rate: statistics.fmean(values)
+            for rate, values in log_gaps.items()
+            if not (above_zero[rate].get(name, False) and min(values) >= limits.log_gap)  # of any seed
+        }
+        findings[name] = _sufficient_finding(numbers, counted, below_random[name], too_small, limits)
+    return findings
+
+
+def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> tuple[Numbers, str]:
+    """With the log gap that counts, in words."""
+    at_rate = gap.filter(selector=selector, rate=limits.rate)
+    lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
+    chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
+    most = float(gap["ceiling"][0]) - dense_nll
+    worst = min(chance - dense_nll, most)
+    damage = min(lerf - dense_nll, most) / worst if worst > 0 else None
+    counted = statistics.fmean(at_rate["counted_gap"])
+    less = ", with losses counted up to where the model is destroyed" if abs(counted - log_gap) > 1e-9 else ""
+    return Numbers(log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}"
+
+
+def _sufficient_finding(
+    numbers: Numbers, counted: str, below_random: bool, too_small: dict[float, float], limits: Thresholds
+) -> Finding:
+    """counted: of `_numbers`; too_small: rate -> log gap, where it is not clearly above zero or not large enough."""
+    _, lerf, chance, _, damage = numbers
+    at, against = f"at {limits.rate:.0%}", []
+    if not below_random:
+        against.append(
+            f"LeRF {at} is not clearly below every random ranking ({lerf:.3g} against {chance:.3g} nats per token; "
+            f"p at most {limits.level:g} after Holm is asked for)"
+        )
+    if damage is None:
+        against.append(f"random removal does no damage {at}, so nothing can be told from LeRF")
+    elif damage > limits.invalid_damage:
+        against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal, close to chance")
+    if limits.rate in too_small:
+        against.append(
+            f"the log gap {at} is not clearly above zero ({counted}; asked for: at least {limits.log_gap:g} and p at "
+            f"most {limits.level:g} after Holm)"
+        )
+    if against or damage is None:
+        return Finding("not", numbers, tuple(against))
+    small = damage <= limits.faithful_damage
+    some_rates = ", ".join(f"{value:+.2g} at {rate:.0%}" for rate, value in too_small.items())
+    reasons = (
+        f"LeRF {at} is below every random ranking ({lerf:.3g} against {chance:.3g} nats per token)",
+        f"it does {damage:.1%} of the damage of random removal"
+        + ("" if small else f", more than {limits.faithful_damage:.0%}"),
+        f"the log gap {at} is {counted}, "
+        + (f"too small at some rates ({some_rates})" if too_small else "and large enough at every rate"),
+    )
+    return Finding(SUFFICIENT if small and not too_small else "partly", numbers, reasons)
+
+
+def _against_random(
+    selector: str, differences: pl.DataFrame, draw_sweep: pl.DataFrame | None, limits: Thresholds
+) -> list[Estimate]:
+    """Every LeRF mask of the selector against every random one: NLL of the first minus the second."""
+    pairs = differences.filter(pl.col("kind") == "lerf", pl.col("rate") == limits.rate)
+    first = pairs.filter(selector_a=selector, selector_b=BASELINE)
+    second = pairs.filter(selector_a=BASELINE, selector_b=selector).with_columns(-pl.col("difference"))
+    lines = pl.concat([first, second])
+    if lines.is_empty():
+        raise InputError(
+            f"the table of differences does not compare {selector} with random at rate {limits.rate:g}; "
+            "run the analysis `differences` again"
+        )
+    if "saturated" in lines.columns and lines["saturated"].any():
+        return [Estimate(0.0, None, None, None, None)]
+    draws = between_draws(draw_sweep, limits.rate, (selector, "lerf"))
+    return each_line(lines, "difference", draws)
+
+
+def _gaps(
+    gap: pl.DataFrame, rate: float, selectors: list[str], draw_sweep: pl.DataFrame | None
+) -> dict[str, list[Estimate]]:
+    return {
+        name: each_line(
+            gap.filter(selector=name, rate=rate),
+            "log_gap",
+            between_draws(draw_sweep, rate, (name, "morf"), (name, "lerf")),
+        )
+        for name in selectors
+    }
+
+
+UNKNOWN = "unknown"
+NO_NUMBERS = (None, None, None, None)
+
+
+def stability_between_draws(
+    selectors: Sequence[str],
+    draws: pl.DataFrame | None,
+    data_free: Collection[str],
+    limits: Thresholds,
+    why_not: Mapping[str, str],
+) -> dict[str, Finding]:
+    """Per selector `stable`, `not`, `unknown` or `not applicable`. Numbers: draws, their size, Spearman, Jaccard.
+
+    `stable` where disjoint draws of calibration text agree by both limits in the mean over their pairs, and the lower
+    ends of these means' intervals (`engine.stats.similarity`) do so too; `not` where an upper end does not reach its
+    limit; in between it cannot be told, and the word is `unknown`. Tables without intervals go by the means. Draws
+    smaller than the calibration text in use are rather less alike: where they agree, so much the better; where they do
+    not, nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
+    why_not: by selector, why it has none."""
+    at_rate = pl.DataFrame() if draws is None else draws.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+    by_selector = {line["selector"]: line for line in at_rate.iter_rows(named=True)}
+    findings = {}
+    for name in selectors:
+        if name in data_free:
+            reason = "it sees no text, so its stability is not applicable"
+            findings[name] = Finding(NOT_APPLICABLE, NO_NUMBERS, (reason,))
+        elif name not in by_selector:
+            because = f" ({why_not[name]})" if why_not.get(name) else ""
+            reason = f"stability between disjoint draws was not measured{because}"
+            findings[name] = Finding(UNKNOWN, NO_NUMBERS, (reason,))
+        else:
+            findings[name] = _stable_finding(by_selector[name], limits)
+    return findings
+
+
+def _stable_finding(line: dict[str, float | None], limits: Thresholds) -> Finding:
+    count, size, rho, overlap = numbers = tuple(
+        line[name] for name in ("calibration_draws", "draw_size", "spearman", "jaccard")
+    )
+    if rho is None or overlap is None or count is None:
+        return Finding(UNKNOWN, numbers, ("stability is not defined for these scores",))
+    sets = f"its {count} files" if size is None else f"{count} disjoint draws of {size} calibration windows"
+    asked = {"spearman": limits.spearman, "jaccard": limits.jaccard}
+    low, high = ({name: _end(line, name, side) for name in asked} for side in ("low", "high"))
+    agreement = (
+        f"{sets} agree by Spearman {rho:.4f}{_interval(line, 'spearman')} of the scores and Jaccard "
+        f"{overlap:.3f}{_interval(line, 'jaccard')} of the masks at {limits.rate:.0%} (asked for {limits.spearman:g} "
+        f"and {limits.jaccard:g})"
+    )
+    wanted = line["size_wanted"] or 0
+    if count < limits.draws:
+        too_few = ": give as many files" if size is None else ", and the text is too short for them"
+        agreement += f"; {limits.draws} draws are asked for{too_few}"
+        word = UNKNOWN
+    elif all(low[name] >= asked[name] for name in asked):
+        word = "stable"
+    elif all(high[name] >= asked[name] for name in asked):
+        agreement += "; a limit lies within an interval: more draws could tell"
+        word = UNKNOWN
+    elif size is not None and size < wanted:
+        agreement += f"; the text is too short for draws of {wanted} windows, which may agree more"
+        word = UNKNOWN
+    else:
+        word = "not"
+    return Finding(word, numbers, (agreement,))
+
+
+def _end(line: dict[str, float | None], name: str, side: str) -> float:
+    """An end of a mean's interval; the mean itself where there is none."""
+    end = line.get(f"{name}_{side}")
+    return float(line[name] or 0.0) if end is None else end
+
+
+def _interval(line: dict[str, float | None], name: str) -> str:
+    low, high = (line.get(f"{name}_{side}") for side in ("low", "high"))
+    return "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from tiny_audits import agreement, lowest, tiny_audit
 
-from engine.edits.ranked_edits import Ranking
+from engine.edits.edit import Ranking
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec

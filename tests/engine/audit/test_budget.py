@@ -11,7 +11,7 @@ from engine.interventions.in_weights import zeroed
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.stats.removal_budget import Harm, first_crossing, next_count
-from engine.studies.verdict.removal_budgets import headline, removal_budgets, share_text
+from engine.studies.estimate_words import headline, removal_budgets, share_text
 
 
 def _searched(harm: dict[int, float], scan: list[int], limit: float, resolution: float) -> dict[int, Harm]:

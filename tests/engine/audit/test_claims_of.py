@@ -22,8 +22,8 @@ from engine.results.tables import checked
 from engine.run.audit_plan import AuditPlan
 from engine.run.claims_plan import SHIPPED, claim_of, read_claims
 from engine.selectors.base import available_selectors
-from engine.stats import correlation_pairs
-from engine.stats.correlation_pairs import compared, shuffled
+from engine.stats import single_units
+from engine.stats.single_units import compared, shuffled
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.singles import sampled_rows
 from engine.studies.claims.ledger import ledger
@@ -65,7 +65,7 @@ def test_correlations_are_scipys() -> None:
 def test_noise_is_told_at_its_level(tails: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two scores of noise, 400 trials of 128 units: 95% intervals cover 0 in .92 to .96 (see `compared`), give or take
     three standard errors of the trials; the first is told ahead in some 2.5%."""
-    monkeypatch.setattr(correlation_pairs, "RESAMPLES", 300)
+    monkeypatch.setattr(single_units, "RESAMPLES", 300)
     draw, ends = np.random.default_rng(3), []
     for trial in range(400):
         truth, a, b = (tails(one) for one in draw.normal(size=(3, 128)))

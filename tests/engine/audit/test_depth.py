@@ -10,7 +10,7 @@ from tiny_audits import depth, lowest, tiny_audit
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.studies.audit.depth import depth_profile, layer_sums
+from engine.studies.audit.agreement import depth_profile, layer_sums
 
 LEVELS = (("block",), ("block", "sublayer"), ("block", "sublayer", "projection"))
 

@@ -18,7 +18,7 @@ from engine.records.manifest import shortfalls
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores
-from engine.studies.audit.draws import ENDS, DisjointDraws, _drawn
+from engine.studies.audit.stability import ENDS, DisjointDraws, _drawn
 
 LENGTH = 16
 

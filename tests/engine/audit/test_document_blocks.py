@@ -18,9 +18,15 @@ from engine.data.texts import read_text
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.stats.blocks import block_difference, block_error, block_stderr, document_blocks, window_blocks
+from engine.stats.blocks import (
+    block_difference,
+    block_error,
+    block_stderr,
+    document_blocks,
+    ratio_stderr,
+    window_blocks,
+)
 from engine.stats.layer_matched import against_controls
-from engine.stats.paired import ratio_stderr
 from engine.stats.protocol_harm import Harm, text_part
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import estimate, text_part as part_of

@@ -13,7 +13,7 @@ from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.stats.group_harm import excess_p
+from engine.stats.layer_matched import excess_p
 from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group
 from engine.studies.audit.inputs import AuditInputs
 

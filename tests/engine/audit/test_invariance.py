@@ -24,7 +24,7 @@ from engine.records.errors import InputError
 from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.analysis_plans import InvariancePlan
+from engine.run.audit_plan import InvariancePlan
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.invariance.invariance_verdicts import judge_invariance
 

@@ -15,7 +15,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.results.folders import read_table
 from engine.results.store import Store
-from engine.run.analysis_plans import InvariancePlan
+from engine.run.audit_plan import InvariancePlan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.selectors.kept_sums import KeptSums
@@ -172,7 +172,7 @@ def test_every_table_of_an_audit_has_the_same_bits(
 
 
 def _sizes(audit: AuditInputs) -> list[int]:
-    from engine.studies.audit.draws import DisjointDraws
+    from engine.studies.audit.stability import DisjointDraws
 
     record = DisjointDraws().record(audit)["calibration_draws"]
     return [record["samples"]] * record["draws"]

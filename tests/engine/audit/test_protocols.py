@@ -21,7 +21,7 @@ from engine.models.units import UNITS
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run import runner
-from engine.run.analysis_plans import ProtocolsPlan
+from engine.run.audit_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.protocols import STEMS

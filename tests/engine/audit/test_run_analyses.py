@@ -16,7 +16,7 @@ from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
-from engine.run.analysis_plans import ProtocolsPlan, RepliesPlan
+from engine.run.audit_plan import ProtocolsPlan, RepliesPlan
 from engine.run.runner import LocalRunner
 from engine.run.score_plan import PAPER_SELECTORS
 from engine.selectors import register_selector

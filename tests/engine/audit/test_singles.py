@@ -27,7 +27,7 @@ from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
 from engine.stats.blocks import window_blocks
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.singles import Singles, _wanted
+from engine.studies.audit.singles import Singles, _samples
 from engine.studies.base import Tables, conduct
 
 CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
@@ -167,10 +167,10 @@ def test_what_is_said_of_all_units_is_counted(audit_and_tables: tuple[AuditInput
 
 def test_halves_of_the_text_are_compared(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
     audit, tables = audit_and_tables
-    wanted = _wanted(audit)
-    results = LocalRunner(audit.store).run([wanted.dense, *wanted.samples[0].cells])
-    dense = np.array(results[wanted.dense].window_nats)
-    nats = np.array([results[cell].window_nats for cell in wanted.samples[0].cells]) - dense
+    sample = _samples(audit)[0]
+    results = LocalRunner(audit.store).run([sample.dense, *sample.effects.values()])
+    dense = np.array(results[sample.dense].window_nats)
+    nats = np.array([results[cell].window_nats for cell in sample.effects.values()]) - dense
     line = tables["singles_units"].row(0, named=True)
     first, second = nats[:, 0] + nats[:, 2], nats[:, 1] + nats[:, 3]
     assert line["split_half_signed"] == pytest.approx(scipy.stats.spearmanr(first, second)[0], abs=1e-6)
@@ -233,10 +233,10 @@ def test_a_unit_that_breaks_the_model_is_the_largest(
         audit = made(tiny_llama, tiny_text, store, singles_neurons=0)
         runner, study = LocalRunner(store), Singles()
         conduct(study, audit, runner)
-        [sample] = _wanted(audit).samples
-        found = runner.results[sample.cells[3]]
+        [sample] = _samples(audit)
+        found = runner.results[list(sample.effects.values())[3]]
         broken = replace(found, window_nats=(float("nan"), *found.window_nats[1:]))
-        runner.results.keep(sample.cells[3], broken)
+        runner.results.keep(list(sample.effects.values())[3], broken)
         tables = study.tables(audit, runner.results)
     assert np.isnan(tables["singles"]["effect"][3])
     assert tables["singles_recall"].height

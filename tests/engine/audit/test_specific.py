@@ -23,7 +23,7 @@ from engine.run import runner
 from engine.selectors import ScoringRun, register_selector
 from engine.selectors.base import unregister_selector
 from engine.stats.saturation import largest_unsaturated
-from engine.studies.audit.specific import SATURATION
+from engine.studies.audit.controls import SATURATION
 
 SEEDS = tuple(range(42, 52))
 

@@ -8,9 +8,9 @@ from engine.edits.masks import removed_rows
 from engine.interventions.in_weights import zeroed
 from engine.measures.generation import generate_batch
 from engine.results.store import Store
-from engine.run.analysis_plans import RepliesPlan
+from engine.run.audit_plan import RepliesPlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.replies import SweepReplies
+from engine.studies.audit.sweep import SweepReplies
 from engine.studies.base import conduct
 
 ASKED = ("Where is it?", "Why?")

@@ -12,8 +12,7 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.stats.blocks import missed
-from engine.stats.paired import mean_over_seeds, paired_difference
+from engine.stats.blocks import mean_over_seeds, missed, paired_difference
 from engine.stats.uncertainty import COLUMNS
 
 

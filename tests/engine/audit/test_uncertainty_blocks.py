@@ -11,9 +11,8 @@ import scipy.stats
 
 from engine.measures.nll import NegativeLogLikelihood
 from engine.records.errors import InputError
-from engine.stats.blocks import block_stderr, missed, neighbour_correlation, window_blocks
+from engine.stats.blocks import block_stderr, missed, neighbour_correlation, ratio_stderr, window_blocks
 from engine.stats.layer_matched import JointPart, against_controls, fieller
-from engine.stats.paired import ratio_stderr
 from engine.stats.uncertainty import Part, draw_part, estimate, seed_parts, text_part
 from engine.studies.estimate_words import better_or_worse
 

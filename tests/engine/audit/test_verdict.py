@@ -17,9 +17,9 @@ from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.limits import Thresholds
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.draws import ENDS
+from engine.studies.audit.stability import ENDS
+from engine.studies.estimate_words import removal_budgets
 from engine.studies.verdict.judged_selectors import BUDGETS, MORE, as_judged_now, judge_selectors
-from engine.studies.verdict.removal_budgets import removal_budgets
 from precomputed.paper_tables import load_table
 
 DENSE = 2.0

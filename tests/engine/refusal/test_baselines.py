@@ -34,7 +34,7 @@ from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.results.tables import checked
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 from engine.studies.refusal.baselines import (
     ADDITION,
     CONDITIONAL,

@@ -21,8 +21,7 @@ from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.run.runner import LocalRunner
 from engine.studies.refusal import effect as effect_module
-from engine.studies.refusal.grid import UNFINISHED, USED
-from engine.studies.refusal.measured_again import Candidate, Span, borderline, span
+from engine.studies.refusal.grid import UNFINISHED, USED, Candidate, Span, borderline, span
 from engine.studies.refusal.operating_point import operating_point
 
 N = 20  # prompts of each side: one reply is the step between two rescue caps

@@ -34,8 +34,7 @@ from engine.selectors import (
     register_selector,
 )
 from engine.selectors.prompt_run import percentile_ranks
-from engine.studies.refusal.algorithm import contrasts
-from engine.studies.refusal.calibrate import calibrate, write_contrasts
+from engine.studies.refusal.algorithm import calibrate, contrasts, write_contrasts
 from engine.studies.refusal.inputs import RefusalInputs
 
 NAME = "last_token"

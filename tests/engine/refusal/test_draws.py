@@ -19,13 +19,13 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.runner import LocalRunner
-from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
+from engine.stats.uncertainty import holm
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks
-from engine.studies.refusal.mask_stability import MaskStability
+from engine.studies.refusal.structure import MaskStability
 
 
 def counts(mask: np.ndarray, demo: LoadedModel) -> list[int]:

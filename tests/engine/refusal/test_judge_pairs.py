@@ -14,7 +14,7 @@ from engine.judges.quality import cohens_kappa, kappa_interval
 from engine.judges.refusals import Refused
 from engine.records.manifest import read_manifest
 from engine.results.tables import checked
-from engine.stats.intervals import wilson
+from engine.stats.uncertainty import wilson
 from engine.studies.refusal.transfer import JudgedReplies
 
 SMALL = [

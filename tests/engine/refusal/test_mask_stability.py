@@ -13,7 +13,7 @@ from engine.records.errors import InputError
 from engine.results.tables import checked
 from engine.stats.similarity import expected_random_jaccard
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.mask_stability import SHUFFLES, MaskStability, halves
+from engine.studies.refusal.structure import SHUFFLES, MaskStability, halves
 
 
 def overlap(first: set[int], second: set[int]) -> float:

@@ -12,7 +12,7 @@ from engine.edits.contrasts import refusal_mask
 from engine.interventions.in_weights import zeroed
 from engine.results.tables import checked
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.parts import Parts
+from engine.studies.refusal.structure import Parts
 
 
 def slow_margin(run: RefusalInputs, domain: str, mask) -> float:

@@ -15,9 +15,9 @@ from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
-from engine.stats.intervals import student_t, wilson, wilson_of_rate
+from engine.stats.uncertainty import student_t, wilson, wilson_of_rate
 from engine.studies.refusal.inputs import Rate
-from engine.studies.refusal.specificity import GLOBAL, LAYER_MATCHED, control_edits, gain, measured_controls
+from engine.studies.refusal.points import GLOBAL, LAYER_MATCHED, control_edits, gain, measured_controls
 
 
 def rate(count: int, n: int = 100) -> Rate:

@@ -17,7 +17,7 @@ from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.stats.intervals import clustered_wilson
+from engine.stats.uncertainty import clustered_wilson
 from engine.studies.refusal.inputs import sides
 from engine.studies.refusal.transfer import Evaluated
 
