@@ -1,5 +1,6 @@
-"""Verdicts as chips: selector x (faithful? stable? robust?), each a word and a colour, with the page of its proof."""
+"""Verdicts as chips: selector x (faithful? specific? stable? robust?), each a word and a colour, with the page of its proof."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +10,15 @@ from dashboard.charts import palette
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import share_text
 
-QUESTIONS = ("Faithful?", "Stable?", "Robust?")
+FAITHFUL, SPECIFIC, STABLE, ROBUST = QUESTIONS = ("Faithful?", "Specific?", "Stable?", "Robust?")
 YES, PARTLY, NO, UNKNOWN = ("✓", "green"), ("~", "orange"), ("✗", "red"), ("–", "gray")
 _FAITHFUL = {
     "faithful": (YES, "faithful"), "sufficient": (PARTLY, "sufficient"), "partly": (PARTLY, "partly"),
     "not": (NO, "not faithful"),
+}  # fmt: skip
+_SPECIFIC = {
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "highest only"), "LeRF only": (PARTLY, "lowest only"),
+    "not": (NO, "at no end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
     "stable": (YES, "stable"), "not": (NO, "not stable"), "not applicable": (UNKNOWN, "no text"),
@@ -45,7 +50,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Line:
-    """One selector's answers, in the order of `QUESTIONS`. budget: the share of rows that can go by it, in words;
+    """One selector's answers, in the order of `questions`. budget: the share of rows that can go by it, in words;
     interval: of that share, "" where it is as narrow as the words."""
 
     selector: str
@@ -55,9 +60,11 @@ class Line:
     interval: str = ""
 
 
-def questions(invariance: pl.DataFrame | None) -> tuple[str, ...]:
-    """Those that are answered: the last one where the table `invariance_verdicts` is there."""
-    return QUESTIONS if invariance is not None else QUESTIONS[:-1]
+def questions(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> tuple[str, ...]:
+    """Those that are answered: `ROBUST` where the table `invariance_verdicts` is there, `SPECIFIC` where verdicts have
+    it, which earlier ones have not."""
+    there = {SPECIFIC: "specific" in verdicts.columns, ROBUST: invariance is not None}
+    return tuple(question for question in QUESTIONS if there.get(question, True))
 
 
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
@@ -77,12 +84,14 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
         beside = [title] if there in (None, title) else [title, there]
-        chips = (
-            _chip(0, _FAITHFUL.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
-            _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
-            _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
-        )
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))], *_budget(row)))
+        answers = {
+            FAITHFUL: (_FAITHFUL.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
+            SPECIFIC: (_SPECIFIC.get(row.get("specific"), NOT_MEASURED), "believed", {"part": "Explained by depth"}),
+            STABLE: (_STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
+            ROBUST: (_ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
+        }
+        chips = tuple(_chip(question, *answers[question]) for question in questions(verdicts, invariance))
+        found.append(Line(name, bool(row["stable_but_invalid"]), chips, *_budget(row)))
     return found
 
 
@@ -93,23 +102,29 @@ def _budget(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:
-    """Selector -> its budget as a bar in HTML with its interval behind it, all on one scale from 0; none where no
-    budget is known. The words stand beside it, so it is hidden from screen readers."""
+    """Selector -> its budget as a mark in HTML on its interval, all on one logarithmic scale, with a line at that of
+    random rows; none where no budget is known. The words stand beside it, so it is hidden from screen readers."""
     if not {"budget", "budget_low", "budget_high"} <= set(verdicts.columns):
         return {}
     ends = verdicts.select("selector", "budget", pl.col("budget_low", "budget_high").fill_null(pl.col("budget")))
     known = ends.drop_nulls()
-    most = max([*known["budget"], *known["budget_high"]], default=0.0)
-    found = {}
-    for selector, share, low, high in known.iter_rows() if most > 0 else ():
-        left, width, wide = (f"{100 * value / most:.2f}%" for value in (low, high - low, share))
-        found[selector] = (
-            f'<div class="budget-bar" aria-hidden="true"><i style="left:{left};width:{width}"></i>'
-            f'<b style="width:{wide};background:{palette.style(selector).colour}"></b></div>'
-        )
-    return found
+    shares = [share for column in ("budget", "budget_low", "budget_high") for share in known[column] if share > 0]
+    if not shares:
+        return {}
+    least, most = math.log(min(shares) / 2), math.log(max(shares) * 1.1)
+
+    def place(share: float) -> float:
+        return 100 * (math.log(share) - least) / (most - least) if share > 0 else 0.0
+
+    random = [f'<s style="left:{place(share):.2f}%"></s>' for share in known.filter(selector=BASELINE)["budget"]]
+    return {
+        selector: f'<div class="budget-bar" aria-hidden="true">{"".join(random)}'
+        f'<i style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></i>'
+        f'<b style="left:{place(share):.2f}%;background:{palette.style(selector).colour}"></b></div>'
+        for selector, share, low, high in known.iter_rows()
+    }
 
 
-def _chip(place: int, answer: tuple[tuple[str, str], str], path: str, parameters: dict[str, Any]) -> Chip:
+def _chip(question: str, answer: tuple[tuple[str, str], str], path: str, parameters: dict[str, Any]) -> Chip:
     (sign, colour), word = answer
-    return Chip(QUESTIONS[place], sign, colour, word, path, parameters)
+    return Chip(question, sign, colour, word, path, parameters)

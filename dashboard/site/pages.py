@@ -67,7 +67,8 @@ def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
         }
         for line in verdict_chips.lines(verdicts, run.table("invariance_verdicts"))
     ]  # fmt: skip
-    head = [(question, verdict_table.GLOSS[question]) for question in verdict_chips.QUESTIONS]
+    asked = verdict_chips.questions(verdicts, run.table("invariance_verdicts"))
+    head = [(question, verdict_table.GLOSS[question]) for question in asked]
     return Block("chips", {"head": head, "lines": lines}, "Verdicts", verdict_table.WHAT)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from app_pages import warnings_of
@@ -19,6 +20,10 @@ from engine.records.errors import InputError
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 MODEL = "made-up-1B"
+SUFFICIENT = (
+    "sufficient (the lowest rows matter little, the highest much), but not shown to beat random rows of the same "
+    "layers at both ends"
+)
 
 
 def curves(slopes=SLOPES):
@@ -109,7 +114,7 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
         [":red-badge[✗ not faithful]", ":green-badge[✓ stable]"],
     ]
     app = page()
-    assert any(":red-badge[stable but invalid]" in block.value for block in app.markdown)
+    assert any(":small[:red[stable but invalid]]" in block.value for block in app.markdown)
     told = " ".join(caption.value.replace("\\", "") for caption in app.caption)
     assert "Robust was not measured here; `selector-audit analyze made-up-1B invariance` measures it." in told
     for row, name in zip(found.values(), ("LRP", "Wanda"), strict=True):
@@ -122,13 +127,12 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     ("validities", "said"),
     [
         ({"lrp": "not", "random": "sufficient"}, trust.NONE),
-        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; LRP is right about what is unimportant (sufficient)"),
+        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; LRP is {SUFFICIENT}"),
         (
             {"wanda": "faithful", "lrp": "faithful", "ig": "sufficient", "fisher": "sufficient"},
-            "LRP and Wanda are right at both ends (faithful); "
-            "IG and Fisher are right about what is unimportant (sufficient)",
+            f"LRP and Wanda are faithful; IG and Fisher are {SUFFICIENT}",
         ),
-        ({"ig": "faithful", "lrp": "partly"}, "IG is right at both ends (faithful)"),
+        ({"ig": "faithful", "lrp": "partly"}, "IG is faithful"),
     ],
 )
 def test_the_answer_names_what_its_verdicts_call_so(validities, said):
@@ -159,6 +163,17 @@ def test_the_chips_say_what_the_tables_say():
     assert colours == {"✓": "green", "~": "orange", "✗": "red", "–": "gray"}
     without = verdict_chips.lines(table, None)
     assert {len(line.chips) for line in without} == {2}
+    for specific, word in (
+        ("specific", "✓ both ends"),
+        ("MoRF only", "~ highest only"),
+        ("LeRF only", "~ lowest only"),
+        ("not", "✗ at no end"),
+        ("saturated", "– saturated"),
+        ("not measured", "– not measured"),
+    ):
+        asked = table.with_columns(specific=pl.lit(specific))
+        assert {f"{line.chips[1].sign} {line.chips[1].word}" for line in verdict_chips.lines(asked, None)} == {word}
+        assert verdict_chips.questions(asked, None) == ("Faithful?", "Specific?", "Stable?")
     budgets = verdict_chips.lines(table.with_columns(budget=pl.Series([0.1834, 0.0046, None, 0.02])), None)
     assert {line.selector: line.budget for line in budgets} == {
         "lrp": "18.3%", "ig": "0.46%", "wanda": "", "magnitude": "2%"
@@ -170,8 +185,15 @@ def test_the_chips_say_what_the_tables_say():
     assert [line.selector for line in verdict_chips.lines(ends, None)] == ["ig", "magnitude", "lrp", "wanda"]
     bars = verdict_chips.bars(ends)
     assert set(bars) == {"lrp", "ig", "magnitude"}
-    assert 'style="left:4.50%;width:5.50%"' in bars["lrp"]  # 0.9 to 2 of 20%
-    assert 'style="width:5.00%;' in bars["lrp"]
+
+    def place(share):  # from half of the least share to 1.1 times the largest, by ratios
+        return 100 * np.log(share / 0.0045) / np.log(0.22 / 0.0045)
+
+    assert f'<i style="left:{place(0.009):.2f}%;width:{place(0.02) - place(0.009):.2f}%">' in bars["lrp"]
+    assert f'<b style="left:{place(0.01):.2f}%;' in bars["lrp"]
+    assert "<s " not in bars["lrp"]
+    with_random = pl.concat([ends, ends.head(1).with_columns(selector=pl.lit("random"))])
+    assert all(f'<s style="left:{place(0.01):.2f}%">' in one for one in verdict_chips.bars(with_random).values())
     assert verdict_chips.bars(table) == {}
     assert [line.interval for line in verdict_chips.lines(ends, None)] == ["", "", "0.9% to 2%", ""]
     assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}

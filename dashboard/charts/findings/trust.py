@@ -7,7 +7,7 @@ import polars as pl
 from dashboard.charts import palette
 from engine.stats.limits import BASELINE
 
-NONE = "No score is shown to be right at both ends (faithful)"
+NONE = "No score is shown to be faithful"
 
 
 def answer(verdicts: pl.DataFrame) -> str:
@@ -15,12 +15,17 @@ def answer(verdicts: pl.DataFrame) -> str:
     verdicts: of one model, in today's words."""
     judged = verdicts.filter(pl.col("selector") != BASELINE)
     faithful, sufficient = (_names(judged.filter(validity=word)) for word in ("faithful", "sufficient"))
-    verb = "is" if len(faithful) == 1 else "are"
-    first = f"{_listed(faithful)} {verb} right at both ends (faithful)" if faithful else NONE
-    if not sufficient:
-        return first
-    also = "is" if len(sufficient) == 1 else "are"
-    return f"{first}; {_listed(sufficient)} {also} right about what is unimportant (sufficient)"
+    parts = [f"{_listed(faithful)} {_are(faithful)} faithful"] if faithful else [NONE]
+    if sufficient:
+        parts.append(
+            f"{_listed(sufficient)} {_are(sufficient)} sufficient (the lowest rows matter little, the highest much), "
+            "but not shown to beat random rows of the same layers at both ends"
+        )
+    return "; ".join(parts)
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _names(verdicts: pl.DataFrame) -> list[str]:

@@ -37,10 +37,12 @@ STYLE = """<style>
 
 
 class Cards:
-    """One card per side. key: begins the names of the cards. model: what each says that it is of."""
+    """One card per side. key: begins the names of the cards. model: what each says that it is of. margins: is the
+    margin drawn? Where nothing is to be refused, its zero says little beside the stamp of the whole reply. waits: what
+    an empty card of an edited model waits for."""
 
-    def __init__(self, sides: Sequence[Side], key: str, model: str) -> None:
-        self.sides, self._model, self._broken = tuple(sides), model, ""
+    def __init__(self, sides: Sequence[Side], key: str, model: str, *, margins: bool = True, waits: str = "") -> None:
+        self.sides, self._model, self._broken, self._margins = tuple(sides), model, "", margins
         self._heads, self.texts, self._needles, self.facts = (dict[Side, DeltaGenerator]() for _ in range(4))
         for side, column in zip(self.sides, st.columns(len(self.sides)), strict=True):
             with column, st.container(border=True, key=f"{key}-{side}", height="stretch"):
@@ -48,6 +50,8 @@ class Cards:
                     places[side] = st.empty()
             self._head(side)
             self.write(side, "")
+            if waits and side != "before":
+                self.facts[side].caption(waits)
 
     def write(self, side: Side, text: str) -> None:
         """The text so far of one side, nothing marked."""
@@ -114,7 +118,7 @@ class Cards:
         )
 
     def _needle(self, outcome: Outcome[Side], scale: float) -> None:
-        if outcome.margin is not None:
+        if self._margins and outcome.margin is not None:
             self._needles[outcome.side].html(needle(outcome.margin, scale))
 
 

@@ -20,6 +20,7 @@ HOW_TO_READ = (
     "answering."
 )
 ONE, MANY, BREAK = "One prompt", "Many at once", "Break it"
+_WAITS = "Comes once it is measured what the edit does."
 POLL_S = 1.0
 _KEY = "live"  # of what waits for a download
 _LAST_REQUEST = "live-request"  # session state: the settings of the last script run
@@ -78,7 +79,9 @@ def _one(chosen: Chosen, places: Places) -> None:
     if job is None and last is not None and not last.about(request):
         sides = live.SIDES if "control" in last.outcomes else live.SIDES[:2]
     with places.replies:
-        cards = Cards(sides, "reply", shipped.title_of(request.model))
+        margins = request.margins or request.edit.mode == "refusal"
+        waits = _WAITS if job is not None or (opening.expected() and _is_opening(request)) else ""
+        cards = Cards(sides, "reply", shipped.title_of(request.model), margins=margins, waits=waits)
     if job is not None:
         _run(job, places, cards)
     if fetching.under_way(_KEY, places.bars, of_all=True):

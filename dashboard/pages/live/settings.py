@@ -88,6 +88,7 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     soon = recorded or walk or model_id != shipped.SMOLLM2
     takes = estimates.of_run(model_id) if possible and not recorded else ""
     takes = takes if soon else f"A new edit: press Run. {takes}"
+    takes = "" if first and first.edit == edit and opening.expected() else takes  # it is on its way
     if many:
         pressed = places.ask.button(many, type="primary", key="run-many", disabled=not possible)
         prompt = ""
@@ -253,8 +254,8 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
     order, rate = series.ORDER_TITLES[begin.order], 0.0
     if not walk:
         order = selection.switch(
-            "Order", ("LeRF", "MoRF"), "rank_order", default=order, place=columns[1],
-            help_text="LeRF removes the rows with the lowest scores, MoRF those with the highest.",
+            "Order", ("LeRF", "MoRF"), "rank_order", default=order, place=columns[1], title=series.ORDER_WORDS.__getitem__,
+            help_text="LeRF (least relevant first) removes the rows with the lowest scores, MoRF those with the highest.",
         )  # fmt: skip
         rate = selection.pick(
             "Rows removed", edits.RATES, "rate", default=begin.rate, title=formats.rate, place=columns[2]

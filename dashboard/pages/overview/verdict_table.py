@@ -16,15 +16,18 @@ from engine.records.manifest import read_manifest
 from engine.records.model_names import model_to_type
 
 WHAT = (
-    "**Faithful**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much, and both differ "
-    "from random rows of the same layers; **sufficient**: only the first two were shown. **Stable**: other calibration "
+    "**Sufficient**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much. **Specific**: "
+    "both differ from random rows of the same layers, so that it is more than where its rows lie. **Faithful**: both. "
+    "**Stable**: other calibration "
     "text gives nearly the same masks. **Robust**: the ranking stays the same, but for rounding, when the weights are "
     "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
-    "Each chip opens its evidence."
+    "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
+    "line is at random rows."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 170, 120, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 116, 170, 200, 8
 GLOSS = {
-    "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
+    verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
+    verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
@@ -38,7 +41,8 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
         said = [budget.finding(picked.table("budget"))] if picked.has("budget") else []
         said += [] if verdicts is None else [trust.answer(verdicts)]
         if said:
-            layout.finding(". ".join(said))
+            layout.finding(said[0])
+            st.markdown(layout.worded(" ".join(f"{one}." for one in said[1:])))
     if verdicts is None:
         _without(picked)
         return
@@ -50,8 +54,9 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
     found = verdict_chips.lines(verdicts, invariance)
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**", width=_NAME_PX)
-        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(verdict_chips.questions(invariance)))):
-            for question in verdict_chips.questions(invariance):
+        questions = verdict_chips.questions(verdicts, invariance)
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(questions))):
+            for question in questions:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
@@ -83,7 +88,8 @@ def _without(picked: sources.Source) -> None:
 def _line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
-        st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
+        invalid = "  \n:small[:red[stable but invalid]]" if line.stable_but_invalid else ""
+        st.markdown(f"**{layout.plain(title)}**{invalid}", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
@@ -94,8 +100,6 @@ def _line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
             interval = f" :small[({line.interval})]" if line.interval else ""
             st.markdown(line.budget + interval, width=_BUDGET_PX)
             st.html(bar, width=_BAR_PX)
-        if line.stable_but_invalid:
-            st.markdown(":red-badge[stable but invalid]", width="content")
 
 
 def _width_of(chips: int) -> int:
