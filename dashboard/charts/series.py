@@ -12,7 +12,6 @@ from dashboard.charts.sortable import Cell, Row, Sortable, of_rows, perplexity
 from engine.studies import estimate_words
 
 ORDER_TITLES = estimate_words.ORDER_TITLES
-ORDER_WORDS = {"LeRF": "Lowest scores first", "MoRF": "Highest scores first"}
 
 
 def points(

@@ -47,22 +47,24 @@ def quadrant(
     )  # fmt: skip
     axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
     figure.add_annotation(
-        x=right, y=low, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
+        x=right, y=low, xanchor="right", yanchor="bottom", text="stable but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
     figure.add_annotation(
-        x=right, y=high, xanchor="right", yanchor="top", text="stable, and right",
+        x=right, y=high, xanchor="right", yanchor="top", text="stable and valid",
         showarrow=False, font={"color": palette.REFERENCE},
     )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
-    title = f"harm avoided, of random rows' at {limits.rate:.0%} removed" if known else "log gap (nats per token)"
+    title = (
+        f"harm avoided compared with random rows ({limits.rate:.0%} removed)" if known else "log gap (nats per token)"
+    )
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
         figure.update_yaxes(tickformat=".0%")
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    below = "right is stable, up is valid" + ("; bars: 95% intervals over draws" if of_drawn else "")
+    below = "right is stable, up is valid" + ("; bars across: 95% intervals over draws" if of_drawn else "")
     if known:
         below += "; 0%: as much harm as random rows, or more"
     return finished(figure, "Stability against validity", below, 470)

@@ -1,4 +1,4 @@
-"""Verdicts as chips: selector x (faithful? specific? stable? robust?), each a word and a colour, with the page of its proof."""
+"""Verdicts as chips: every question of a selector has a word and a colour, with the page of its proof."""
 
 import math
 from dataclasses import dataclass, field

@@ -41,7 +41,7 @@ def named(part):
     by_title = {palette.title(name): name for name in palette.STYLES}
     found = [by_title[one] for one in re.split(r", | and ", part) if one in by_title]
     more = re.search(r"(?:and |^All |^the other |^)(\d+)", part)
-    return set(found), int(more[1]) if more else 0
+    return set(found), (int(more[1]) if more else 0) + ("scores and random rows" in part)
 
 
 def destroying(sentence, order):
@@ -69,7 +69,8 @@ def holds(sentence, rows, order):
     group, rest = ordered[:want], ordered[want:]
     assert names <= set(group)
     counted = re.search(r"the other (\d+)", back[1])
-    assert (int(counted[1]) if counted else len(named(back[1])[0])) == len(rest)
+    beside = "scores and random rows" in back[1]
+    assert (int(counted[1]) + beside if counted else len(named(back[1])[0])) == len(rest)
     low, high = (group, rest) if order == "lerf" else (rest, group)
     under, over = (front, back) if order == "lerf" else (back, front)
     assert (under[2], over[2]) == ("below", "above")
@@ -116,7 +117,10 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
                 abs(values[a] - values[b]) > z * math.hypot(bars[a], bars[b])
                 for a, b in itertools.combinations(values, 2)
             )
-            assert sentence.startswith("Perplexity runs from" if apart else "No difference beyond the errors")
+            ordered = sorted(values, key=values.__getitem__)
+            each = words.listed([f"{palette.title(name)} {formats.perplexity(values[name])}" for name in ordered])
+            said = f": {each}" if count <= 4 else "Perplexity runs from"
+            assert (said if apart else "No difference beyond the errors") in sentence
             seen.add(apart)
     assert seen == ({"groups", True, False} if errors else {"groups"})
 

@@ -1,6 +1,7 @@
 """The sentences in the titles of Overview to Refusal: computed again by loops, and tables with another answer."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,13 +36,19 @@ def title(name):
 
 def test_judged_of_verdicts():
     def verdicts(flags):
-        return frame([{"selector": n, "stability": s, "stable_but_invalid": b, "validity": "not"} for n, s, b in flags])
+        valid = {"fisher": "sufficient", "consensus2": "faithful"}
+        lines = [{"selector": n, "stability": s, "stable_but_invalid": b} for n, s, b in flags]
+        return frame([{**line, "validity": valid.get(line["selector"], "not")} for line in lines])
 
     assert quadrants.judged(verdicts([("lrp", "stable", False), ("wanda", "stable", True)])) == (
-        "Wanda is stable but invalid"
+        "Wanda is stable but invalid; no score is shown to be both"
+    )
+    both = [("fisher", "not", False), ("consensus2", "stable", False), ("wanda", "stable", True)]
+    assert quadrants.judged(verdicts(both)) == (
+        "Wanda is stable but invalid; Fisher is valid but not stable; Consensus-2 is stable and valid"
     )
     assert quadrants.judged(verdicts([("ig", "unknown", False), ("wanda", "stable", True)])) == (
-        "Wanda is stable but invalid; whether IG is stable is open"
+        "Wanda is stable but invalid; no score is shown to be both"
     )
     assert quadrants.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
     assert quadrants.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")
@@ -107,8 +114,10 @@ def test_overlaps_of_pairs(above_chance):
     lines = shipped("jaccard", 0.3)
     known = [row for row in lines if row["jaccard"] is not None and counts(row)]
     sentence = rows.overlap(frame(lines), 0.3, above_chance=above_chance)
-    for row, place in ((max(known, key=value), 0), (min(known, key=value), 1)):
-        part = sentence.split("; ")[place]
+    ends = re.match(
+        r"At 30% Jaccard(?: above chance)? runs from (.*\)) to (.*\))(?:; random masks 0\.\d\d)?$", sentence
+    )
+    for row, part in ((max(known, key=value), ends[2]), (min(known, key=value), ends[1])):
         assert title(row["selector_a"]) in part
         assert title(row["selector_b"]) in part
         assert f"{value(row):.2f}".replace("-", "−") in part
@@ -293,7 +302,7 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert accuracy.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP 50% with 30% removed; IG is not above chance beyond the errors"
+        "T: LRP 50% with 30% removed (60% unmasked, chance 25%); IG is not above chance beyond the errors"
     )
     assert "all 2 selectors stay" in accuracy.accuracy(points({0.3: (0.5, 0.5)}), "T")
     assert "no selector stays" in accuracy.accuracy(points({0.3: (0.26, 0.25)}), "T")

@@ -258,10 +258,8 @@ def removal_budgets() -> Drawn:
         (f"Random, {lerf}", "x", 2, (ENDS[0][0] + ENDS[1][0]) / 2, ENDS[1][1], ENDS[0][2]),
         (f"LRP, {morf}", "x", 0, *ENDS[6]),
     ]  # fmt: skip
-    assert (
-        budget.finding(frame)
-        == "72% of the rows, chosen by LRP, can go before perplexity doubles, of random rows 32.5%"
-    )
+    said = "72% of the rows, chosen by LRP, can go before perplexity doubles, of random rows 32.5%"
+    assert budget.finding(frame) == said
     return budget.budgets(frame), wanted
 
 

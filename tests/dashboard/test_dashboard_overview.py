@@ -110,17 +110,17 @@ def chips(app):
 def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     found = chips(page())
     assert [[chip.label for chip in row] for row in found.values()] == [
-        [":green-badge[✓ faithful]", ":green-badge[✓ stable]"],
-        [":red-badge[✗ not faithful]", ":green-badge[✓ stable]"],
+        [":green-badge[✓ faithful]", ":green-badge[✓ both ends]", ":green-badge[✓ stable]"],
+        [":red-badge[✗ not faithful]", ":red-badge[✗ at no end]", ":green-badge[✓ stable]"],
     ]
     app = page()
     assert any(":small[:red[stable but invalid]]" in block.value for block in app.markdown)
     told = " ".join(caption.value.replace("\\", "") for caption in app.caption)
     assert "Robust was not measured here; `selector-audit analyze made-up-1B invariance` measures it." in told
     for row, name in zip(found.values(), ("LRP", "Wanda"), strict=True):
-        assert [chip.page for chip in row] == ["curves", "believed"]
+        assert [chip.page for chip in row] == ["curves", "believed", "believed"]
         assert f"selectors={name}" in row[0].query_string
-        assert "part=Stability" in row[1].query_string
+        assert "part=Stability" in row[2].query_string
 
 
 @pytest.mark.parametrize(

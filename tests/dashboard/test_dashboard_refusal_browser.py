@@ -24,7 +24,7 @@ def refusal_folder(tmp_path_factory):
 
 def open_refusal(new_page, folder, **more):
     page = new_page("/refusal", source="My results", folder=str(folder), **more)
-    chart(page, says="ringed: the edit below" if not more else "left keeps the language")
+    chart(page, says="large mark: the edit" if not more else "left keeps the language")
     return page
 
 
@@ -64,7 +64,7 @@ def open_by_mark(page, says, number, name):
 def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
-    open_by_mark(page, "ringed: the edit below", 3, "IG, hate, λ 0.5, k 5%")  # behind a cross and two circles
+    open_by_mark(page, "large mark: the edit", 3, "IG, hate, λ 0.5, k 5%")  # behind a cross and two circles
     assert page.get_by_text("rescue: chosen under a relaxed limit of harmless prompts").is_visible()
 
     page = open_refusal(new_page, refusal_folder, show=edit_grid.GRID)

@@ -61,7 +61,7 @@ def test_every_title_is_its_sentence(name, parameters):
     drawn, above = shown(name, **parameters)
     assert drawn
     if not name and not parameters:  # Overview's answer, over its table
-        assert "faithful" in above.pop(0)
+        assert "can go before" in above.pop(0)
     told = 0
     for alt, layout in drawn:
         if "text" not in layout.get("title", {}):  # a first figure has its sentence above it
@@ -89,14 +89,15 @@ def test_a_chip_opens_its_evidence_with_its_selector_chosen():
     chips = [link.proto for link in app.get("page_link") if "-badge[" in link.proto.label]
     verdicts = read_table(precomputed.demo_dir() / "results", "verdicts").frame
     selectors = [line.selector for line in verdict_chips.lines(verdicts, None)]
-    assert len(chips) == 3 * len(selectors)
-    for name, (faithful, stable, robust) in zip(selectors, zip(*[iter(chips)] * 3, strict=True), strict=True):
+    assert len(chips) == 4 * len(selectors)
+    for name, (faithful, specific, stable, robust) in zip(selectors, zip(*[iter(chips)] * 4, strict=True), strict=True):
         if name not in ("lrp", "wanda", "random"):
             continue
         given = parse_qs(faithful.query_string)
         told = {alt for alt, _ in figures(faithful.page, **given)}
         beside = f"{palette.title(name)}; Random" if name != "random" else "Random"
         assert all(alt.endswith(f" {beside}.") for alt in told)
+        assert figures(specific.page, **parse_qs(specific.query_string))
         if name != "random":  # which has no stability
             (alt,) = (alt for alt, _ in figures(stable.page, **parse_qs(stable.query_string)))
             assert f"{palette.title(name)}, Jaccard" in alt

@@ -34,7 +34,10 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = Thresholds().ra
     who = words.listed([f"{palette.title(name)} {share:.0%}" for name, share in best])
     rest = rows.filter(~pl.col("selector").is_in(over["selector"].implode()))["selector"].to_list()
     others = words.titles(rest) if len(rest) <= 2 else f"the other {len(rest)}"
-    return f"{heading}: {who} {when}; {others} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
+    whole, chance = points.filter(pl.col("rate") == 0)["accuracy"].mean(), rows["chance"].mean()
+    level = f", chance {chance:.0%}" if isinstance(chance, float) else ""
+    of = f" ({whole:.0%} unmasked{level})" if isinstance(whole, float) else ""
+    return f"{heading}: {who} {when}{of}; {others} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
 
 
 def above_chance(points: pl.DataFrame, wanted: float = Thresholds().rate) -> pl.DataFrame:

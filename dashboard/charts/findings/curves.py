@@ -14,6 +14,7 @@ from dashboard.charts.findings.groups import Value
 from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate
+_EACH = 4  # selectors of whom each one's number is said
 NOTHING_APART = "No difference beyond the errors"
 
 
@@ -84,6 +85,10 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     found = groups.split(values)
     least, most = found.low[0], (found.high or found.low)[-1]
     if not found.high:
+        if groups.any_apart(values) and len(values) <= _EACH:
+            ordered = sorted(values, key=lambda value: value.value)
+            told = words.listed([f"{palette.title(one.name)} {formats.perplexity(one.value)}{of}" for one in ordered])
+            return f"Perplexity{when}: {told}"
         if groups.any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
@@ -105,7 +110,9 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
 
 
 def _rest(names: Sequence[str]) -> str:
-    return words.titles(names) if len(names) <= 2 else f"the other {len(names)}"
+    if len(names) <= 2:
+        return words.titles(names)
+    return f"the other {len(names) - 1} scores and random rows" if BASELINE in names else f"the other {len(names)}"
 
 
 def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:

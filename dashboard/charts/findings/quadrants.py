@@ -16,9 +16,13 @@ def judged(verdicts: pl.DataFrame) -> str:
     stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
     bad = known.filter("stable_but_invalid")["selector"].to_list()
     if bad:
-        open_ = known.filter(stability="unknown")["selector"].to_list()
-        untold = f"; whether {words.titles(open_)} {words.verb(open_, 'is', 'are')} stable is open" if open_ else ""
-        return f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid{untold}"
+        valid = known.filter(pl.col("validity").is_in(["faithful", "sufficient"]))
+        both, unstable = (valid.filter(stability=word)["selector"].to_list() for word in ("stable", "not"))
+        told = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid"]
+        if unstable:
+            told.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} valid but not stable")
+        is_both = f"{words.titles(both)} {words.verb(both, 'is', 'are')} stable and valid"
+        return "; ".join([*told, is_both if both else "no score is shown to be both"])
     if not stable:
         return "No selector is judged stable, so none is stable but invalid"
     return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged invalid"

@@ -54,7 +54,9 @@ def installed(points: pl.DataFrame, kind: str) -> str:
     where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
     alike = all(same(_rate(row, f"unedited_{kind}"), _rate(row, f"edited_{kind}")) for row in own.iter_rows(named=True))
     before_and_after = f", before and after {NO_DIFFERENCE}" if alike else ""
-    return f"{prompts} refused: {', '.join(told)} ({where}){before_and_after}"
+    shares = sorted({formats.rate(k): k for k in own["k"].sort()}.items(), key=lambda one: one[1])
+    rows = " to ".join(dict.fromkeys((shares[0][0], shares[-1][0])))
+    return f"{prompts} refused: {', '.join(told)} ({where}; {rows} of the rows zeroed){before_and_after}"
 
 
 def same(before: Rate, after: Rate) -> bool:

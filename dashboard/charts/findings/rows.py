@@ -26,7 +26,9 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     what = "Jaccard above chance" if above_chance else "Jaccard"
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
-    return f"{most[0]} share most at {formats.rate(rate)}, {what} {most[1]}; {least[0]} least, {least[1]}"
+    chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
+    beside = f"; random masks {matrix.number(chance)}" if isinstance(chance, float) else ""
+    return f"At {formats.rate(rate)} {what} runs from {least[1]} ({least[0]}) to {most[1]} ({most[0]}){beside}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:

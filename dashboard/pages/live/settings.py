@@ -254,8 +254,8 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
     order, rate = series.ORDER_TITLES[begin.order], 0.0
     if not walk:
         order = selection.switch(
-            "Order", ("LeRF", "MoRF"), "rank_order", default=order, place=columns[1], title=series.ORDER_WORDS.__getitem__,
-            help_text="LeRF (least relevant first) removes the rows with the lowest scores, MoRF those with the highest.",
+            "Lowest scores first (LeRF) or highest (MoRF)", ("LeRF", "MoRF"), "rank_order", default=order,
+            place=columns[1],
         )  # fmt: skip
         rate = selection.pick(
             "Rows removed", edits.RATES, "rate", default=begin.rate, title=formats.rate, place=columns[2]
