@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, formats, matrix, palette
-from dashboard.charts.findings.rows import left_out
+from dashboard.charts.findings.rows import counts, left_out
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
@@ -81,11 +81,12 @@ def triangles(
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
         below=f"the lowest {formats.rate(rate)} of the scores; bright: alike{level}{left_out(selectors)}",
         text=matrix.number, hover=hover, span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
+        pale=_pale(selectors),
     )  # fmt: skip
     last = len(selectors) - 0.5
     for text, x, y, turned in (
-        ("<b>attention</b>", last, (last - 0.5) / 2, 90),
-        ("<b>MLP</b>", (last - 0.5) / 2, last, 0),
+        ("<b>above the diagonal: attention</b>", last, (last - 0.5) / 2, 90),
+        ("<b>below: MLP</b>", -0.5, -0.5, 0),
     ):
         figure.add_annotation(
             text=text, x=x, y=y, textangle=turned, showarrow=False, font={"color": palette.REFERENCE},
@@ -121,5 +122,11 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores",
         below=f"over all rows of the model; bright: alike{left_out(selectors)}",
-        text=matrix.number, hover=hover, span=(min([0.0, *drawn]), 1.0),
+        text=matrix.number, hover=hover, span=(min([0.0, *drawn]), 1.0), pale=_pale(selectors),
     )  # fmt: skip
+
+
+def _pale(selectors: Sequence[str]) -> set[tuple[int, int]]:
+    """The cells that no sentence names; all have their colour where there are no others."""
+    cells = {(i, j): counts(a, b) for i, a in enumerate(selectors) for j, b in enumerate(selectors) if i != j}
+    return {cell for cell, named in cells.items() if not named} if any(cells.values()) else set()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from dashboard.charts import axes, figure_size
+from dashboard.charts import axes, figure_size, palette
 
 SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people who see fewer colours
 _ROW_PX = 34
@@ -31,12 +31,13 @@ def matrix(
     diverging: bool = False,
     clickable: bool = False,
     corner: tuple[str, str] = ("", ""),
+    pale: Container[tuple[int, int]] = (),
 ) -> go.Figure:
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
     value its colour shows, within `span`; one function for all rows or one for each.
-    corner: titles of the column and the row axis.
+    corner: titles of the column and the row axis. pale: cells [row, column] that have a number and no colour.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text]."""
     shown = [[_drawn(value) for value in line] for line in values]
@@ -47,7 +48,10 @@ def matrix(
 
     shades = [colour] * len(rows) if callable(colour) else list(colour)
     figure = go.Figure().add_heatmap(
-        z=[[None if v is None else shade(v) for v in line] for line, shade in zip(shown, shades, strict=True)],
+        z=[
+            [None if v is None or (i, j) in pale else shades[i](v) for j, v in enumerate(line)]
+            for i, line in enumerate(shown)
+        ],
         x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
         colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
@@ -63,7 +67,8 @@ def matrix(
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
     there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
-    colours = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], diverging)
+    readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], diverging)
+    colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(there, readable, strict=True)]
     notes = [
         {
             "x": j, "y": i, "text": text(value), "showarrow": False,

@@ -65,7 +65,8 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     for number in range(max(0, len(domains) - columns), len(domains)):
         figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
     top = lines.TOP + _TOP_PX
-    below = f"{_price(points, order[0]) if kind == 'malign' and order else ''}bars: 95% intervals; large mark: the edit below"
+    price = _price(points, order[0]) if kind == "malign" and order else ""
+    below = f"{price}bars: 95% intervals; large mark: the edit below"
     return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
 
 

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from synthetic import SLOPES, sweep
 
 import precomputed
-from dashboard.charts import palette, series
+from dashboard.charts import formats, palette, series
 from dashboard.charts.findings import curves, groups, words
 from dashboard.state import results
 

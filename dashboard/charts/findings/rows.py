@@ -63,10 +63,16 @@ def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tupl
 
 
 def left_out(selectors: Collection[str]) -> str:
-    """What the sentences above do not name of these selectors' pairs."""
+    """What the sentences above do not name of these selectors' pairs, which `counts` says."""
     made = [palette.title(whole) for whole, parts in _MADE_OF.items() if whole in selectors and {*parts} & {*selectors}]
-    names = [palette.title(BASELINE)] * (BASELINE in selectors) + [f"{name} with its own parts" for name in made]
-    return f"; not named: {', '.join(names)}" if names else ""
+    names = [palette.title(BASELINE)] * (BASELINE in selectors) + [f"{name} with what it is made of" for name in made]
+    return f"; without colour: {', '.join(names)}" if names else ""
+
+
+def counts(a: str, b: str) -> bool:
+    """Is a pair neither with Random nor of a consensus and what it is made of?"""
+    made = any({a, b} & {whole} and {a, b} & {*parts} for whole, parts in _MADE_OF.items())
+    return BASELINE not in (a, b) and not made
 
 
 def _pair(row: Mapping[str, str]) -> str:

@@ -112,7 +112,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     over = above_chance(points)["selector"].to_list() if chance.len() else []
     if over:  # the others stand back
         figure.for_each_trace(
-            lambda trace: trace.update(opacity=0.3, error_y_visible=False),
+            lambda trace: trace.update(opacity=0.35),
             selector=lambda trace: trace.name not in map(palette.title, over),
         )
     name = f"downstream-{tools.file_name(heading)}-{order}"
