@@ -73,26 +73,13 @@ def triangles(
                 values[-1].append(value)
             hover[-1].append(_pair_text(row, column, name, value, chance))
     titles = [palette.title(name) for name in selectors]
-    expected = [pair["expected_random"] for of_sublayer in (attention, mlp) for pair in of_sublayer.values()]
-    known = [value for value in expected if axes.is_finite(value)]
-    level = f"; random masks share {fmean(known):.2f} on average" if known and not above_chance else ""
-    figure = matrix.matrix(
+    return matrix.matrix(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
-        below=f"the lowest {formats.rate(rate)} of the scores; bright: alike{level}{left_out(selectors)}",
+        below=f"upper right: attention; lower left: MLP; bright: alike{left_out(selectors)}",
         text=matrix.number, hover=hover, span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
         pale=_pale(selectors),
     )  # fmt: skip
-    last = len(selectors) - 0.5
-    for text, x, y, turned in (
-        ("<b>above the diagonal: attention</b>", last, (last - 0.5) / 2, 90),
-        ("<b>below: MLP</b>", -0.5, -0.5, 0),
-    ):
-        figure.add_annotation(
-            text=text, x=x, y=y, textangle=turned, showarrow=False, font={"color": palette.REFERENCE},
-            xanchor="left" if turned else "center", yanchor="middle" if turned else "top",
-        )  # fmt: skip
-    return figure.update_layout(margin_r=30)
 
 
 def _pair_text(a: str, b: str, where: str, value: float | None, chance: float | None) -> str:

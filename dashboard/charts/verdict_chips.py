@@ -17,8 +17,8 @@ _FAITHFUL = {
     "not": (NO, "not faithful"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "highest only"), "LeRF only": (PARTLY, "lowest only"),
-    "not": (NO, "at no end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "highest"), "LeRF only": (PARTLY, "lowest"),
+    "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
     "stable": (YES, "stable"), "not": (NO, "not stable"), "not applicable": (UNKNOWN, "no text"),

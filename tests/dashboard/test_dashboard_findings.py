@@ -41,7 +41,7 @@ def named(part):
     by_title = {palette.title(name): name for name in palette.STYLES}
     found = [by_title[one] for one in re.split(r", | and ", part) if one in by_title]
     more = re.search(r"(?:and |^All |^the other |^)(\d+)", part)
-    return set(found), (int(more[1]) if more else 0) + ("scores and random rows" in part)
+    return set(found), int(more[1]) if more else 0
 
 
 def destroying(sentence, order):
@@ -68,9 +68,8 @@ def holds(sentence, rows, order):
     ordered = sorted(values, key=lambda name: values[name][0], reverse=order == "morf")
     group, rest = ordered[:want], ordered[want:]
     assert names <= set(group)
-    counted = re.search(r"the other (\d+)", back[1])
-    beside = "scores and random rows" in back[1]
-    assert (int(counted[1]) + beside if counted else len(named(back[1])[0])) == len(rest)
+    names, more = named(back[1])
+    assert len(names) + more == len(rest)
     low, high = (group, rest) if order == "lerf" else (rest, group)
     under, over = (front, back) if order == "lerf" else (back, front)
     assert (under[2], over[2]) == ("below", "above")

@@ -142,7 +142,10 @@ def test_rank_correlations():
     made = pl.DataFrame([("consensus2", "ig", 0.99)], schema=three.schema, orient="row")
     assert rows.correlation(pl.concat([three, made])) == told
     assert rows.left_out(["lrp", "wanda"]) == ""
-    assert rows.left_out(["random", "lrp", "consensus2"]) == "; without colour: Random, Consensus-2 with what it is made of"
+    assert (
+        rows.left_out(["random", "lrp", "consensus2"])
+        == "; without colour: Random, Consensus-2 with what it is made of"
+    )
     assert rows.correlation(three.head(3)) == told
 
 

@@ -111,7 +111,7 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     found = chips(page())
     assert [[chip.label for chip in row] for row in found.values()] == [
         [":green-badge[✓ faithful]", ":green-badge[✓ both ends]", ":green-badge[✓ stable]"],
-        [":red-badge[✗ not faithful]", ":red-badge[✗ at no end]", ":green-badge[✓ stable]"],
+        [":red-badge[✗ not faithful]", ":red-badge[✗ neither end]", ":green-badge[✓ stable]"],
     ]
     app = page()
     assert any(":small[:red[stable but invalid]]" in block.value for block in app.markdown)
@@ -165,9 +165,9 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both ends"),
-        ("MoRF only", "~ highest only"),
-        ("LeRF only", "~ lowest only"),
-        ("not", "✗ at no end"),
+        ("MoRF only", "~ highest"),
+        ("LeRF only", "~ lowest"),
+        ("not", "✗ neither end"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),
     ):

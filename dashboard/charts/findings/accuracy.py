@@ -40,6 +40,11 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = Thresholds().ra
     return f"{heading}: {who} {when}{of}; {others} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
 
 
+def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:
+    """The rate of which `accuracy` tells."""
+    return _at(points, wanted)[0]
+
+
 def above_chance(points: pl.DataFrame, wanted: float = Thresholds().rate) -> pl.DataFrame:
     """The points there of selectors above chance: by more standard errors than the one-sided normal quantile at
     `LEVEL` over the selectors (Bonferroni)."""

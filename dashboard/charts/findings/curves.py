@@ -112,7 +112,8 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
 def _rest(names: Sequence[str]) -> str:
     if len(names) <= 2:
         return words.titles(names)
-    return f"the other {len(names) - 1} scores and random rows" if BASELINE in names else f"the other {len(names)}"
+    others = f"the other {len(names) - (BASELINE in names)}"
+    return f"{others} and {palette.title(BASELINE)}" if BASELINE in names else others
 
 
 def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:

@@ -8,7 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.findings.accuracy import above_chance, accuracy
+from dashboard.charts.findings.accuracy import above_chance, accuracy, rate_told
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
@@ -109,6 +109,9 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
         below=GOOD[order], error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
+    told = rate_told(points)
+    if told is not None:
+        figure.add_vline(told, line=palette.DOTTED, opacity=0.6)
     over = above_chance(points)["selector"].to_list() if chance.len() else []
     if over:  # the others stand back
         figure.for_each_trace(
