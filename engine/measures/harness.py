@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from engine.data.local_tasks import local_files, read_items, task_config
-from engine.data.pinned import pinned_loads
+from engine.data.texts import pinned_loads
 from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
