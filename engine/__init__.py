@@ -15,8 +15,7 @@ _API = {  # module -> its names
     "edits.mask_files": "read_mask write_mask",
     "edits.masks": "removed_rows",
     "interventions": "Intervention register_intervention",
-    "interventions.apply": "applied",
-    "interventions.at_outputs": "edited_outputs",
+    "interventions.at_outputs": "applied edited_outputs",
     "interventions.in_weights": "zeroed",
     "judges.base": "Exchange register_judge",
     "judges.embedded": "EmbeddedJudge judge",
@@ -64,8 +63,7 @@ if TYPE_CHECKING:
     from engine.edits.mask_files import read_mask as read_mask, write_mask as write_mask
     from engine.edits.masks import removed_rows as removed_rows
     from engine.interventions import Intervention as Intervention, register_intervention as register_intervention
-    from engine.interventions.apply import applied as applied
-    from engine.interventions.at_outputs import edited_outputs as edited_outputs
+    from engine.interventions.at_outputs import applied as applied, edited_outputs as edited_outputs
     from engine.interventions.in_weights import zeroed as zeroed
     from engine.judges.base import Exchange as Exchange, register_judge as register_judge
     from engine.judges.embedded import EmbeddedJudge as EmbeddedJudge, judge as judge

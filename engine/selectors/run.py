@@ -1,10 +1,13 @@
 """Scores for a model: one scoring run, in which selectors share the passes they need; at nested calibration sizes from
 one pass: passes are sums over windows, so prefix sums serve all sizes."""
 
+from __future__ import annotations
+
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
+from engine.records.hashing import canonical
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
 from engine.selectors.base import (
@@ -28,7 +32,6 @@ from engine.selectors.base import (
     with_needs,
 )
 from engine.selectors.gradients import Method, check_method
-from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
 from engine.selectors.window_sums import (
     ActivationStatistics,
@@ -46,6 +49,7 @@ Finished = Callable[[str, Tensor], None]  # selector, its scores
 FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores
 # Windows of a batch [B, T], ascending numbers of them up to B -> sums over the first so many of the batch [numbers, n].
 Work = Callable[[Tensor, Sequence[int]], Tensor]
+LARGEST_BYTES = 256 * 2**20  # on the host
 
 
 def compute_scores(
@@ -115,6 +119,41 @@ def check_model(loaded: LoadedModel, selector: str) -> None:
         check = getattr(new_scorer(selector), "check", None)
         if check is not None:
             check(loaded)
+
+
+class KeptSums:
+    """Sums over whole batches that went through the model, for texts that share these: draws of one text may overlap.
+    By the model, what was summed, and the batch's tokens.
+
+    Only whole batches are shared, the same windows in the same order and no others, since neighbours can change last
+    bits (**choice**: equal bits before fewer passes). Batches end at multiples of their size from the start of the
+    text. Kept are the batches that come first, in memory only, until they take `largest` bytes."""
+
+    def __init__(self, largest: int = LARGEST_BYTES) -> None:
+        self._largest = largest
+        self._sums: dict[str, Tensor] = {}
+        self.taken = 0  # bytes
+        self.spared = 0  # batches that did not have to go through the model again
+
+    def of(
+        self, loaded: LoadedModel, what: object, ids: Tensor, ends: Sequence[int], compute: Callable[[], Tensor]
+    ) -> Tensor:
+        """`compute()`, or what it gave before for the same model, `what` (equal for equal work) and tokens.
+
+        ids [B, T]; ends: ascending numbers of windows up to B, over which `compute` gives a sum each. Only that over
+        all B is kept, so that a pass whose sums over fewer are wanted runs.
+        returns [ends, n]"""
+        about = canonical({"model": loaded.numeric_fingerprint, "what": repr(what), "shape": list(ids.shape)})
+        key = hashlib.sha256(about.encode() + ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()
+        if key in self._sums and len(ends) == 1:
+            self.spared += 1
+            return self._sums[key][None]
+        sums = compute()
+        size = sums[-1].numel() * sums.element_size()
+        if key not in self._sums and self.taken + size <= self._largest:
+            self._sums[key] = sums[-1].clone()  # not a view that keeps the others alive
+            self.taken += size
+        return sums
 
 
 # By what is summed: sums over the first so many windows, and what is still to come of the pass.
@@ -353,11 +392,12 @@ def nested_scores(
         asked = tuple(one for one in asked if one != ACTIVATIONS)
     missing = [size for size in ordered if not set(selectors) <= set(there.get(size, ()))]
     text = _Text(windows.read_ids, tuple(ordered), max(missing, default=available), {})
-    same, last = (seeds, cast(Objective, objective), batch_size, progress), (asked, skip_first, kept)
+    how: dict[str, Any] = {"objective": objective, "batch_size": batch_size, "progress": progress, "asked": asked}
+    how |= {"seeds": seeds, "skip_first": skip_first, "kept": kept, "text": text}
 
     def run_of(size: int) -> ScoringRun:
-        own = (there.get(size), finished and partial(finished, size))
-        return ScoringRun(loaded, windows.first(size), *same, *own, *last, text)
+        told = partial(finished, size) if finished else None
+        return ScoringRun(loaded, windows.first(size), known=there.get(size), finished=told, **how)
 
     runs = {size: run_of(size) for size in ordered}
     # Largest first: its passes leave the sums that the smaller sizes read.

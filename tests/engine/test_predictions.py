@@ -11,15 +11,15 @@ import torch
 from scipy.special import log_softmax
 from tiny_models import load_tiny, tiny_model
 from torch import Tensor, nn
+from window_nll import window_nll
 
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.masks import removed_rows
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
-from engine.measures.nll import Nll, predicted_nll, window_nll
+from engine.measures.nll import Nll, predicted_nll
 from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, halves, has_two_halves, in_pieces, predictions
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
