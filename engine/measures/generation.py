@@ -19,11 +19,11 @@ from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.data.thinking import kept_marks, opened
 from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
-from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.predictions import vocabulary_of
 from engine.measures.sampling import Sampling, drawn
 from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
+from engine.models.memory import in_parts, saying_what_fits, take_fewer
 from engine.models.products import faster_products
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient

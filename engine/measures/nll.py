@@ -94,7 +94,7 @@ def negative_log_likelihood(
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
     """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit. logits [B, T, V]
     any float dtype, targets [B, T]; returns [B, T] float32"""
-    return predicted_nll(Predictions(logits, logits.shape[-1], None, 0), targets)
+    return predicted_nll(Predictions(logits, logits.shape[-1]), targets)
 
 
 def predicted_nll(said: Predictions, targets: Tensor) -> Tensor:

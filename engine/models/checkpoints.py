@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.models import downloads, gguf_files, parts
-from engine.models.downloads import hub_name
+from engine.models.downloads import Stopped, Transfer, hub_name, size_text
 from engine.models.gguf_header import SUFFIX, read_header
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
-from engine.models.transfers import Stopped, Transfer, size_text
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
