@@ -77,7 +77,8 @@ class Fidelity(TokenMeasure[WindowFidelity]):
         return {name: getattr(result, name) for name in _STORED}
 
     def decode(self, stored: Json) -> WindowFidelity:
-        return WindowFidelity(*(tuple(stored[name]) for name in _STORED), self.windows.blocks)
+        nats, kl, same, tokens = (tuple(stored[name]) for name in _STORED)
+        return WindowFidelity(nats, kl, same, tokens, self.windows.blocks)
 
 
 @dataclass(frozen=True)

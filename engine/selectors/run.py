@@ -31,7 +31,7 @@ from engine.selectors.base import (
     new_scorer,
     with_needs,
 )
-from engine.selectors.gradients import Method, check_method
+from engine.selectors.gradients import METHODS, Method, check_method
 from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
 from engine.selectors.window_sums import (
     ActivationStatistics,
@@ -40,7 +40,6 @@ from engine.selectors.window_sums import (
     checked_asks,
     needs_plain,
     relevance_sums,
-    same_pass,
     split_statistics,
     window_statistics,
 )
@@ -266,7 +265,7 @@ class ScoringRun:
 
     def _relevance_pass(self, method: Method, statistic: Statistic) -> None:
         n_rows = self.rows.n_rows
-        others = [one for one in self._asked if one not in self._means and same_pass(method, one[0])]
+        others = [one for one in self._asked if one not in self._means and METHODS[method] is METHODS[one[0]]]
         if self.text is not None:  # relp's pass belongs to one size, the others' to all
             others = [one for one in others if (method == "relp") == (one[0] == "relp")]
         asked: tuple[Asked, ...] = tuple(sorted({(method, statistic), *others}))

@@ -130,11 +130,6 @@ def prompt_activations(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
     return sums
 
 
-def same_pass(first: Method, second: Method) -> bool:
-    """Do both come from the same forward and backward passes?"""
-    return METHODS[first] is METHODS[second]
-
-
 def needs_plain(method: str) -> bool:
     """Does it come from the pass of plain gradients, which takes windows through the model as it is?"""
     return METHODS.get(cast(Method, method)) is METHODS["grad_x_input"]
