@@ -16,8 +16,7 @@ _API = {  # module -> its names
     "edits.mask_files": "read_mask write_mask",
     "edits.masks": "removed_rows",
     "interventions": "Intervention register_intervention",
-    "interventions.apply": "applied",
-    "interventions.at_outputs": "edited_outputs",
+    "interventions.at_outputs": "applied edited_outputs",
     "interventions.in_weights": "zeroed",
     "judges.base": "Exchange register_judge",
     "judges.embedded": "EmbeddedJudge judge",
@@ -29,12 +28,11 @@ _API = {  # module -> its names
     "models.rows": "RowIndex row_index",
     "records.errors": "InputError",
     "results.store": "Store",
-    "run.cell": "Cell",
     "run.estimate": "Estimate estimate",
     "run.audit_plan": "AuditPlan",
     "run.refusal_plan": "RefusalPlan",
     "run.score_plan": "ScorePlan",
-    "run.runner": "LocalRunner masked_nll",
+    "run.runner": "Cell LocalRunner masked_nll",
     "run.scoring": "score_model",
     "selectors": "available_selectors compute_scores register_selector",
     "stats.removal_order": "removal_order",
@@ -60,8 +58,7 @@ if TYPE_CHECKING:
     from engine.edits.mask_files import read_mask, write_mask
     from engine.edits.masks import removed_rows
     from engine.interventions import Intervention, register_intervention
-    from engine.interventions.apply import applied
-    from engine.interventions.at_outputs import edited_outputs
+    from engine.interventions.at_outputs import applied, edited_outputs
     from engine.interventions.in_weights import zeroed
     from engine.judges.base import Exchange, register_judge
     from engine.judges.embedded import EmbeddedJudge, judge

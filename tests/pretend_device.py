@@ -26,15 +26,15 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
+from window_nll import window_nll
 
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.interventions import at_outputs as outputs_module
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.generation import _Decoder
-from engine.measures.nll import Nll, predicted_nll, window_nll
+from engine.measures.nll import Nll, predicted_nll
 from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run.audit_plan import AuditPlan

@@ -12,8 +12,13 @@ after. What the judge makes of replies that nobody thought of is told by the fir
 
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
+
+from engine.judges.base import Judge
+from engine.judges.measured_quality import FILE
+from engine.judges.quality import Quality
 
 DATA = Path(__file__).parent / "data"
 FILES = {
@@ -46,3 +51,10 @@ def unseen_by_rule(pairs: tuple[str, str]) -> list[OfKind]:
 def read(half: str) -> list[OfKind]:
     """One half, in the file's order."""
     return [OfKind(**json.loads(line)) for line in FILES[half].read_text(encoding="utf-8").split("\n") if line]
+
+
+def quality_by_kind(judge: Judge) -> dict[str, Quality]:
+    """Against these replies, as the shipped file has it; empty unless measured in this very version of the judge."""
+    entry = tomllib.loads(FILE.read_text("utf-8"))[judge.id]
+    kinds = entry["kinds"] if entry["judge_version"] == judge.version else {}
+    return {kind: Quality(**counts) for kind, counts in kinds.items()}

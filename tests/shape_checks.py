@@ -49,7 +49,6 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "rank_randomised": {"fixed": "Real N", "shuffled": "Real N", "return": "Float64 N"},
     },
     "engine.measures.nll": {
-        "window_nll": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": ("Float64 B", "Int64 B")},
         "token_nll": {"logits": "Float B T V", "targets": "Int64 B T", "return": "Float32 B T"},
     },
     "engine.measures.divergence": {"token_kl": {"before": "Float T V", "after": "Float T V", "return": "Float64 T"}},
@@ -71,7 +70,6 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "objective_gradient": {"logits": "Float B T V", "input_ids": "Int64 B T", "return": "Float B T V"}
     },
     "engine.selectors.gradients": {
-        "relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "relevances": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "per_prompt_relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": "Float32 B N"},
     },

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dashboard.state import shipped
-from engine.models.transfers import Progress, Transfer
+from engine.models.downloads import Progress, Transfer
 from engine.records.errors import InputError
 
 GRACE_S = 3.0  # from asking a download to stop to leaving it behind: its thread waits longer on a silent line

@@ -17,7 +17,7 @@ from dashboard.chat.downloads import Download
 from dashboard.chat.live import Entry
 from dashboard.show import layout
 from dashboard.state import access, shipped
-from engine.models.transfers import size_text
+from engine.models.downloads import size_text
 from engine.records.errors import InputError, is_out_of_memory
 
 NO_MEMORY = "out of memory on this model's device"

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
 
     from engine.data.texts import available_corpora, read_text, readable_offline
     from engine.models.checkpoints import find_checkpoint
-    from engine.models.transfers import size_text
+    from engine.models.downloads import size_text
 
     corpora = [] if args.corpora == "none" else [name.strip() for name in args.corpora.split(",")]
     for name in corpora:

@@ -6,8 +6,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
 from engine.commands import common
+
+if TYPE_CHECKING:
+    from engine.models.checkpoints import Checkpoint
+    from engine.models.row_index import RowIndex
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +22,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from engine.models.checkpoints import find_checkpoint
-    from engine.models.experts import has_experts
-    from engine.models.rows import decoder_blocks, kept, row_index
-    from engine.models.skeletons import skeleton
+    from engine.models.plain_layouts import plain_layout
 
-    model = skeleton(find_checkpoint(args.model, args.revision, weights=False))
-    index, others = row_index(model), kept(decoder_blocks(model))
+    checkpoint = find_checkpoint(args.model, args.revision, weights=False)
+    index = plain_layout(checkpoint.config())
+    others, experts = "", False
+    if index is None:  # torch and transformers, which take seconds to import, know the model
+        index, others, experts = _of_modules(checkpoint)
     kinds: dict[tuple[str, str], list[int]] = {}
     for layer in index.layers:
         projection = re.sub(r"\.\d+\.", ".*.", layer.projection)  # all experts of a kind in one line
@@ -43,7 +49,17 @@ def run(args: argparse.Namespace) -> None:
     title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
     common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}")
-    if has_experts(model):
+    if experts:
         from engine.selectors.passes import EXPERTS
 
         common.out.print(f"*: every expert; {EXPERTS}")
+
+
+def _of_modules(checkpoint: Checkpoint) -> tuple[RowIndex, str, bool]:
+    """The row index, what is always kept, and whether there are experts."""
+    from engine.models.experts import has_experts
+    from engine.models.rows import decoder_blocks, kept, row_index
+    from engine.models.skeletons import skeleton
+
+    model = skeleton(checkpoint)
+    return row_index(model), kept(decoder_blocks(model)), has_experts(model)

@@ -11,7 +11,6 @@ the query. `context_options`: the answer is the context after which the continua
 after one space. A query with a line "Question: …" gets a line "Answer:", and "Passage: " at its start
 is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ def read_items(path: Path) -> tuple[list[Item], str]:
         if len(layouts) > 1:
             raise InputError(f"{path.name} line {number} has another layout than the lines before it")
         try:
-            items.append(_READ[layout](entry))
+            items.append(_item(layout, entry))
         except ValueError as error:
             raise InputError(f"{path.name} line {number}: {error}") from None
     if not items:
@@ -109,18 +108,14 @@ def read_items(path: Path) -> tuple[list[Item], str]:
     return items, layouts.pop()
 
 
-def _choices(entry: Item) -> Item:
-    choices = _texts(entry, "choices")
-    return {"prompt": _prompt(_text(entry, "query")), "choices": choices, "gold": _gold(entry, len(choices))}
-
-
-def _contexts(entry: Item) -> Item:
-    contexts = _texts(entry, "context_options")
-    continuation = _text(entry, "continuation").strip()
-    return {"contexts": contexts, "continuation": continuation, "gold": _gold(entry, len(contexts))}
-
-
-def _greedy(entry: Item) -> Item:
+def _item(layout: str, entry: Item) -> Item:
+    if layout == "choices":
+        choices = _texts(entry, "choices")
+        return {"prompt": _prompt(_text(entry, "query")), "choices": choices, "gold": _gold(entry, len(choices))}
+    if layout == "contexts":
+        contexts = _texts(entry, "context_options")
+        continuation = _text(entry, "continuation").strip()
+        return {"contexts": contexts, "continuation": continuation, "gold": _gold(entry, len(contexts))}
     return {"prompt": _text(entry, "context").rstrip(), "continuation": f" {_text(entry, 'continuation').strip()}"}
 
 
@@ -156,7 +151,6 @@ _LAYOUTS = {
     "contexts": {"context_options", "continuation", "gold"},
     "greedy": {"context", "continuation"},
 }
-_READ: dict[str, Callable[[Item], Item]] = {"choices": _choices, "contexts": _contexts, "greedy": _greedy}
 # Names of fields, not templates: what is in a file is text and nothing else.
 _FIELDS: dict[str, dict[str, str]] = {
     "choices": {

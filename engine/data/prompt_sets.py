@@ -128,7 +128,7 @@ def _file_rows(path: Path) -> Rows:
 def _hub_rows(name: str, hub: _Hub, revision: str | None) -> tuple[Rows, str]:
     from datasets.exceptions import DatasetNotFoundError
 
-    from engine.data.pinned import load_pinned
+    from engine.data.texts import load_pinned
     from engine.models.downloads import end_silence
     from engine.models.hub_failures import explain, hub_errors
 

@@ -1,10 +1,11 @@
-"""Where corpora come from: data sets of the Hugging Face hub, local files, and the text that ships."""
+"""Where corpora come from: data sets of the Hugging Face hub, local files, and the text that ships. Data sets of the
+hub are read at one commit: named by the user, or looked up once before the download and recorded."""
 
 import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,6 +25,7 @@ _C4 = "allenai/c4"
 _C4_SHARDS = {"calibration": "c4-train.00000-of-01024", "evaluation": "c4-validation.00000-of-00008"}
 _JOINT = "\n\n"
 _TITLE = re.compile(r"\s*= (?!= ).*(?<! =) =\s*")  # a heading of the first level
+_OF_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _C4_DOCUMENTS = 2000  # about a million tokens: more than any default asks for, a few MB to fetch
 _ALTERNATIVE = "give a local file, --corpus PATH.txt or PATH.jsonl, or --corpus demo"
 
@@ -229,12 +231,12 @@ def _c4_name(role: Role) -> str:
     return f"{_C4_SHARDS[role]}.first{_C4_DOCUMENTS}"
 
 
-def _revision(repository: str) -> str | None:
-    """The commit of a data set's main branch. Errors: as they come from the hub's client."""
+def _revision(repository: str, revision: str | None = None) -> str | None:
+    """The commit of a data set's revision, of its main branch for None. Errors: as they come from the hub's client."""
     from huggingface_hub import HfApi
 
     downloads.end_silence()
-    return HfApi().dataset_info(repository, timeout=10).sha
+    return HfApi().dataset_info(repository, revision=revision, timeout=10).sha
 
 
 def _answers(repository: str) -> bool:
@@ -299,3 +301,59 @@ def _kept_folder() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_ASSETS_CACHE).expanduser() / "selector-audit" / "c4"
+
+
+def commit_of(repository: str, revision: str | None = None) -> str | None:
+    """The commit that a revision of a data set stands for now (None: its main branch); of a hub that does not answer
+    the one that the local cache last saw there, None where that saw none."""
+    from huggingface_hub import constants
+
+    if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
+        return revision
+    with suppress(*hub_errors()):
+        return _revision(repository, revision)
+    folder = f"datasets--{repository.replace('/', '--')}"
+    reference = Path(constants.HF_HUB_CACHE).expanduser() / folder / "refs" / (revision or "main")
+    try:
+        seen = reference.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return seen if re.fullmatch(r"[0-9a-f]{40}", seen) else None
+
+
+def load_pinned(repository: str, config: str | None, *, split: str, revision: str | None = None) -> tuple[Any, str]:
+    """A split of a data set, and `repository@commit` of it; the repository alone where nobody tells the commit.
+    Errors: as they come from the libraries."""
+    from datasets import load_dataset
+
+    commit = commit_of(repository, revision)
+    pinned = {"revision": commit or revision} if commit or revision else {}
+    data = load_dataset(repository, config, split=split, **pinned)  # nosec B615 # at a commit, in `pinned`
+    return data, f"{repository}@{commit}" if commit else repository
+
+
+@contextmanager
+def pinned_loads() -> Iterator[dict[str, str]]:
+    """Inside, whatever loads a data set of the hub through `datasets`, naming no revision, gets it at one commit,
+    however many parts of it are loaded; gives those commits by the data sets' names."""
+    import datasets
+
+    load, commits, asked = datasets.load_dataset, dict[str, str](), set[str]()
+
+    def pinned(path: str, *args: Any, **options: Any) -> Any:
+        of_files = any(options.get(name) for name in ("data_files", "revision"))
+        if not of_files and isinstance(path, str) and _OF_THE_HUB.fullmatch(path) and not Path(path).exists():
+            if path not in asked:
+                asked.add(path)
+                found = commit_of(path)
+                if found:
+                    commits[path] = found
+            if path in commits:
+                options = {**options, "revision": commits[path]}
+        return load(path, *args, **options)
+
+    datasets.load_dataset = pinned
+    try:
+        yield commits
+    finally:
+        datasets.load_dataset = load

@@ -1,14 +1,15 @@
 """Edits at the outputs: each sequence of a batch carries its own edit, and the weights stay as they are.
 
 Zeroing row i of W and b equals zeroing channel i of the Linear's output, bit for bit wherever the input is finite.
-Edits of columns (`Edit.side`) act in the same way at the inputs of their Linears."""
+Edits of columns (`Edit.side`) act in the same way at the inputs of their Linears. `applied` carries out one edit for
+every sequence, in the weights or at the outputs."""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 
 from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
-from engine.interventions.kinds import Intervention, intervention_of
+from engine.interventions.compaction import compacted
+from engine.interventions.in_weights import zeroed
+from engine.interventions.kinds import Intervention, intervention_info, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
@@ -300,3 +303,22 @@ def hooked(given: T, hooks: _Hooks, before: Sequence[tuple[nn.Module, _Before]] 
     with Undone() as steps, steps:
         uninterrupted(put)
         yield given
+
+
+@contextmanager
+def applied(loaded: LoadedModel, edit: AnyEdit, *, skip_dead: bool = False) -> Iterator[None]:
+    """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
+
+    Zero rows go into the weights; all else is done at the outputs (or inputs). The model's lock is held throughout.
+    skip_dead: leave out dead MLP neurons (`compacted`); the last bits may be others."""
+    if isinstance(edit, Edit) and goes_into_weights(edit):
+        with zeroed(loaded, edit.units), compacted(loaded, edit.units) if skip_dead else nullcontext():
+            yield
+    else:
+        with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
+            yield
+
+
+def goes_into_weights(edit: AnyEdit) -> bool:
+    """Does `applied` change the weights for it?"""
+    return isinstance(edit, Edit) and edit.side == "output" and intervention_info(edit.intervention).in_weights

@@ -51,14 +51,6 @@ def measured_quality(judge: Judge, file: Path = FILE) -> MeasuredQuality | None:
     return MeasuredQuality(judge.id, judge.version, entry["source"], JudgeCounts(*(entry[name] for name in COUNTS)))
 
 
-def quality_by_kind(judge: Judge, file: Path = FILE) -> dict[str, Quality]:
-    """Against replies that were written to mislead it, by their kind; empty unless measured in this very version."""
-    entry = tomllib.loads(file.read_text("utf-8")).get(judge.id)
-    if entry is None or entry["judge_version"] != judge.version:
-        return {}
-    return {kind: Quality(**counts) for kind, counts in entry.get("kinds", {}).items()}
-
-
 def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
     """The judge's line of a `judge_quality.parquet`, or of the folder that holds one: all sources, all prompts.
     `InputError` where it is no such table, or is of other judges or of another version."""

@@ -1,6 +1,5 @@
 """NLL, KL to the unedited model and agreement on the next token, of windows of text, from the same pass."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -15,6 +14,7 @@ from engine.selectors.passes import wide
 from engine.stats.blocks import Blocks
 
 VERSION = 2  # part of cache keys: another form of the same sum rounds differently in the last bits
+_STORED = ("window_nats", "window_kl", "window_same", "window_tokens")
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,18 @@ class Fidelity(TokenMeasure[WindowFidelity]):
         return WindowFidelity(tuple(nats), tuple(kl), tuple(map(round, same)), counts, self.windows.blocks)
 
     def encode(self, result: WindowFidelity) -> Json:
-        return {
-            "window_nats": result.window_nats, "window_kl": result.window_kl, "window_same": result.window_same,
-            "window_tokens": result.window_tokens,
-        }  # fmt: skip
+        return {name: getattr(result, name) for name in _STORED}
 
     def decode(self, stored: Json) -> WindowFidelity:
-        names = ("window_nats", "window_kl", "window_same", "window_tokens")
-        nats, kl, same, tokens = (tuple(stored[name]) for name in names)
+        nats, kl, same, tokens = (tuple(stored[name]) for name in _STORED)
         return WindowFidelity(nats, kl, same, tokens, self.windows.blocks)
 
 
 @dataclass(frozen=True)
 class OfFidelity(Derived[Average]):
-    """One number per token of a `Fidelity`, from its sums over each window."""
+    """One number per token of a `Fidelity`, from its sums over each window. of: their name there."""
 
+    of: ClassVar[str]
     windows: Windows
     batch_size: int | None = None  # none: a pass holds the unedited model's logits beside, and its own size
 
@@ -106,31 +103,21 @@ class OfFidelity(Derived[Average]):
         return stored_average(stored, self.windows.blocks)
 
     def derive(self, base: WindowFidelity) -> Average:
-        return Average(self.sums(base), base.window_tokens, base.blocks)
-
-    @abstractmethod
-    def sums(self, base: WindowFidelity) -> tuple[float, ...]:
-        """Over each window."""
+        return Average(getattr(base, self.of), base.window_tokens, base.blocks)
 
 
 @register_measure("kl", title="KL from the unedited model", unit="nats per token")
 class KlOfText(OfFidelity):
     """KL(unedited || edited) of the next token's distribution, per predicted token."""
 
-    kind = "kl"
-
-    def sums(self, base: WindowFidelity) -> tuple[float, ...]:
-        return base.window_kl
+    kind, of = "kl", "window_kl"
 
 
 @register_measure("top1", title="Top-1 agreement", unit="fraction of tokens", lower_is_better=False)
 class Top1Agreement(OfFidelity):
     """Share of the tokens at which the unedited and the edited model hold the same next token for the likeliest."""
 
-    kind = "top1"
-
-    def sums(self, base: WindowFidelity) -> tuple[float, ...]:
-        return base.window_same
+    kind, of = "top1", "window_same"
 
 
 def _likeliest(logits: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.data.thinking import kept_marks, opened
 from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
-from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.predictions import vocabulary_of
 from engine.measures.sampling import Sampling, drawn
 from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
+from engine.models.memory import in_parts, saying_what_fits, take_fewer
 from engine.models.products import faster_products
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
@@ -147,30 +147,24 @@ def stream_replies(
                         yield edit, reply.reply(token is None)
 
 
+@dataclass(eq=False)
 class _Decoder:
     """A batch of growing sequences, the edit that each carries, and their KV cache; `next_tokens` is one pass."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        prompts: list[list[int]],
-        outputs: Outputs,
-        which: list[int],
-        on_wait: OnWait = patient,
-        *,
-        sampling: Sampling | None = None,
-        numbers: Sequence[np.random.Generator] = (),
-    ) -> None:
-        self.sampling, self.numbers = sampling, list(numbers)  # of every sequence its own
+    loaded: LoadedModel
+    prompts: list[list[int]]
+    outputs: Outputs
+    which: list[int]
+    on_wait: OnWait = patient
+    sampling: Sampling | None = None
+    numbers: Sequence[np.random.Generator] = ()  # of every sequence its own
+
+    def __post_init__(self) -> None:
         self.start = time.perf_counter()
-        self.model = loaded.model
-        self.tokenizer = loaded.tokenizer
-        self.ends = end_tokens(loaded.model, loaded.tokenizer)
-        self.outputs, self.which, self.on_wait = outputs, which, on_wait
-        self.marks = kept_marks(loaded.tokenizer)
-        self.openings = [opened(loaded.tokenizer, ids) for ids in prompts]
-        device = input_device(loaded.model)
-        self.input_ids, self.attention_mask, self.position_ids = pad_left(prompts).to(device)
+        self.model, self.tokenizer = self.loaded.model, self.loaded.tokenizer
+        self.ends, self.marks = end_tokens(self.model, self.tokenizer), kept_marks(self.tokenizer)
+        self.openings = [opened(self.tokenizer, ids) for ids in self.prompts]
+        self.input_ids, self.attention_mask, self.position_ids = pad_left(self.prompts).to(input_device(self.model))
         self.cache: Cache | None = None  # the model makes the kind that its layers need
 
     # Not inference_mode: buffers that a model renews while it generates must stay usable for gradients.
@@ -187,16 +181,16 @@ class _Decoder:
                 **kv_cache.given(self.model, self.cache),
             )
         self.cache = kv_cache.kept(output)
-        tokens = self._chosen(output.logits[:, -1]).to(self.input_ids.device)
+        logits = output.logits[:, -1]
+        if self.sampling is None:
+            tokens = logits.argmax(dim=-1)
+        else:
+            tokens = drawn(logits, self.sampling.temperature, [numbers.random() for numbers in self.numbers])
+        tokens = tokens.to(self.input_ids.device)
         self.input_ids = tokens[:, None]
         self.position_ids = self.position_ids[:, -1:] + 1
         self.attention_mask = nn.functional.pad(self.attention_mask, (0, 1), value=1)
         return tokens
-
-    def _chosen(self, logits: Tensor) -> Tensor:
-        if self.sampling is None:
-            return logits.argmax(dim=-1)
-        return drawn(logits, self.sampling.temperature, [numbers.random() for numbers in self.numbers])
 
     def keep_sequences(self, active: list[int]) -> None:
         """Go on with these sequences of the batch only; a CPU index suits a cache on several devices."""

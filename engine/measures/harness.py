@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from engine.data.local_tasks import local_files, read_items, task_config
-from engine.data.pinned import pinned_loads
+from engine.data.texts import pinned_loads
 from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
-from engine.measures.less_at_once import saying_what_fits
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.models.downloads import end_silence
 from engine.models.hub_failures import explain, hub_errors
 from engine.models.loading import LoadedModel
+from engine.models.memory import saying_what_fits
 from engine.models.skeletons import quiet
 from engine.records.environment import installed_version
 from engine.records.errors import InputError, unknown

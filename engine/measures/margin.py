@@ -70,11 +70,10 @@ def margins_under(
     for group, batches in edit_batches(loaded, edits, [0] * len(prompts), batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
             for pairs in batches:
+                some = [prompts[prompt] for _, prompt in pairs]
                 with outputs.sequences([edit - group.start for edit, _ in pairs]):
-                    some = [prompts[prompt] for _, prompt in pairs]
                     values = margins(loaded, some, batch_size, thinking=thinking)
-                for (edit, prompt), value in zip(pairs, values, strict=True):
-                    found[edit, prompt] = value
+                found[[edit for edit, _ in pairs], [prompt for _, prompt in pairs]] = values.to(found.dtype)
     return found
 
 

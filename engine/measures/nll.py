@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from engine.data.corpora import Windows
 from engine.measures.base import TokenMeasure, register_measure
-from engine.measures.predictions import Predictions, of_model, predictions, sent
-from engine.models.loading import LoadedModel, input_device
+from engine.measures.predictions import Predictions, of_model
+from engine.models.loading import LoadedModel
 from engine.records.hashing import Json
 from engine.stats.blocks import Blocks, ratio_stderr
 
@@ -90,30 +90,10 @@ def negative_log_likelihood(
     return of_model(loaded, Nll(windows, batch_size))
 
 
-@torch.inference_mode()
-def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Summed NLL and number of predicted tokens of each sequence. A position counts if its token and the one before it
-    are real, so padding on either side changes nothing.
-
-    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding; returns nats [B] float64, tokens [B] int64,
-    on the CPU"""
-    device, more = input_device(model), {}
-    if attention_mask is None:
-        attention_mask = torch.ones_like(input_ids)
-    else:
-        positions = (attention_mask.cumsum(-1) - 1).clamp(min=0)
-        more = {"attention_mask": attention_mask, "position_ids": positions}
-    inputs = {name: sent(values, device) for name, values in {"input_ids": input_ids, **more}.items()}
-    nats = predicted_nll(predictions(model, inputs), inputs["input_ids"][:, 1:])
-    real = (attention_mask[:, 1:] * attention_mask[:, :-1]).bool().cpu()
-    # On the CPU, since not every device (MPS) has float64.
-    return nats.cpu().double().masked_fill(~real, 0.0).sum(-1), real.sum(-1)
-
-
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
     """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit. logits [B, T, V]
     any float dtype, targets [B, T]; returns [B, T] float32"""
-    return predicted_nll(Predictions(logits, logits.shape[-1], None, 0), targets)
+    return predicted_nll(Predictions(logits, logits.shape[-1]), targets)
 
 
 def predicted_nll(said: Predictions, targets: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -20,10 +21,9 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.measures.base import TokenMeasure
-from engine.measures.less_at_once import in_parts
 from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
-from engine.models.memory import none_without_memory
+from engine.models.memory import in_parts, none_without_memory
 from engine.models.row_index import RowIndex
 from engine.records.errors import is_out_of_memory
 from engine.records.progress import passing
@@ -90,42 +90,30 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
     return values.to(device, non_blocking=device.type == "cuda")
 
 
+@dataclass(frozen=True, eq=False)
 class Predictions:
-    """Logits of every position but the last of some windows, [B, T - 1, V] or in pieces of positions."""
+    """Logits of every position but the last of some windows: values [B, T - 1, V], or states [B, T - 1, d] of which
+    `logits_of` makes them, of `at_once` positions at a time."""
 
-    def __init__(
-        self, values: Tensor, vocabulary: int, logits_of: Callable[[Tensor], Tensor] | None, at_once: int
-    ) -> None:
-        self._values, self._logits_of, self._at_once = values, logits_of, at_once
-        self.vocabulary = vocabulary
-
-    @property
-    def whole(self) -> bool:
-        return self._logits_of is None
-
-    @property
-    def windows(self) -> int:
-        return self._values.shape[0]
-
-    @property
-    def positions(self) -> int:
-        return self._values.shape[1]
+    values: Tensor
+    vocabulary: int
+    logits_of: Callable[[Tensor], Tensor] | None = None
+    at_once: int = 0
 
     def split(self, windows: int) -> list[Predictions]:
         """So many windows at a time."""
-        parts = self._values.split(windows)
-        return [Predictions(part, self.vocabulary, self._logits_of, self._at_once) for part in parts]
+        return [replace(self, values=part) for part in self.values.split(windows)]
 
     def chunks(self) -> Iterator[Tensor]:
         """Logits [n, V] of the positions of all windows in turn, as many as fit under one softmax."""
-        size = under_one_softmax(kind_of(str(self._values.device)), self.vocabulary)
-        if self._logits_of is None:
-            for window in self._values:  # as they lie in memory: the last position of each, which is left out, is there
+        size = under_one_softmax(kind_of(str(self.values.device)), self.vocabulary)
+        if self.logits_of is None:
+            for window in self.values:  # as they lie in memory: the last position of each, which is left out, is there
                 yield from window.split(size)
             return
-        together = max(1, self._at_once // size) * size
-        for some in self._values.flatten(0, 1).split(together):
-            yield from self._logits_of(some).split(size)
+        together = max(1, self.at_once // size) * size
+        for some in self.values.flatten(0, 1).split(together):
+            yield from self.logits_of(some).split(size)
 
     def with_chunks(self, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """`chunks`, each with the values of its positions. values [B, T - 1]; what is given [n] is on the logits'
@@ -153,7 +141,7 @@ def predictions(
             at_once = max(LEAST, logit_budget(kind) // vocabulary)
             return Predictions(found.states[:, :-1], vocabulary, found.logits_of, at_once)
     logits = model(**inputs, use_cache=False).logits[:, :-1]
-    return Predictions(logits, logits.shape[-1], None, 0)
+    return Predictions(logits, logits.shape[-1])
 
 
 class Halves(NamedTuple):
@@ -285,7 +273,7 @@ def values_beside_unedited(
             return said.split(len(batch)), ids[: len(batch)]
 
         unedited = passed([0] * copies)[0][0]
-        kept = list(map(measure.of_unedited, unedited.chunks())) if unedited.whole else None
+        kept = list(map(measure.of_unedited, unedited.chunks())) if unedited.logits_of is None else None
         values: dict[int, Tensor] = {}
         for first in range(1, edits + 1, copies):
             group = [min(first + number, edits) for number in range(copies)]
@@ -342,5 +330,5 @@ def values_of(
     """[k, windows, length - 1] of a pass over ids [windows, T]; what stands before the windows does not count."""
     chunks = zip(said.with_chunks(ids[:, 1:]), repeat(None) if unedited is None else unedited, strict=False)
     parts = [measure.of_tokens(logits, tokens, beside) for (logits, tokens), beside in chunks]
-    values = torch.cat(parts, -1).view(-1, said.windows, said.positions)
+    values = torch.cat(parts, -1).view(-1, *said.values.shape[:2])
     return values[..., len(measure.windows.prefix) :]

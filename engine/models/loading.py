@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
+from engine.models.downloads import Transfer
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory, room_on
@@ -19,7 +20,6 @@ from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
 from engine.models.sound import check_class, check_pass, check_stored, check_vocabulary, check_weights, probed
-from engine.models.transfers import Transfer
 from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown
 from engine.records.model_names import model_name
 from engine.records.progress import Progress

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from engine.models.downloads import LONGEST_PAUSE_S, end_silence, patiently
+from engine.models.downloads import LONGEST_PAUSE_S, Stopped, Transfer, end_silence, patiently
 from engine.models.hub_failures import failed_answer, retry_after
-from engine.models.transfers import Stopped, Transfer
 
 _AT_ONCE = 4  # files
 _LOCK_POLL_S = 0.5

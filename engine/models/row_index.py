@@ -1,4 +1,5 @@
-"""The row index as data: which rows of which Linears a model has. Made by `rows` from a model's modules; no torch."""
+"""The row index as data: which rows of which Linears a model has. Made by `rows` from a model's modules, and by
+`plain_layouts` from a configuration; no torch."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ errors but those of the disk are ValueErrors, most of them `BadFile`.
 | arrays that are read as a whole | 4 GiB | contrasts of 5 domains, 3.5 million rows: 0.5 GiB |
 | run of others | 500 files, 2 GiB; of a zip 200 times its size above 64 MiB | tables and scores, packed already |
 
-Weights have no bound here: they are mapped into memory, and `engine.models.sizes` looks at what their configuration
-asks for."""
+Weights have no bound here: they are mapped into memory, and `engine.models.checkpoints` looks at what their
+configuration asks for."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.edits.edit import UNEDITED, AnyEdit
-from engine.interventions.apply import applied, goes_into_weights
-from engine.interventions.at_outputs import edited_outputs, sees_sequences
+from engine.interventions.at_outputs import applied, edited_outputs, goes_into_weights, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacts
 from engine.interventions.earlier_blocks import FromFirstEdited
 from engine.measures.base import Derived, Measure, Stored, TokenMeasure

@@ -284,9 +284,10 @@ class _Tracer:
             if measure.beside_unedited:
                 unedited = predictions(model, {"input_ids": ids}, self.kind, check=False)
                 beside = map(measure.of_unedited, unedited.chunks())
-                beside = list(beside) if unedited.whole else beside  # as long as the edits' passes, or piece by piece
+                # As long as the edits' passes, or piece by piece.
+                beside = list(beside) if unedited.logits_of is None else beside
             said = predictions(model, {"input_ids": ids}, self.kind, check=False)
-            values_of(_Repeated(measure, said.windows * said.positions), said, ids, beside)  # type: ignore[arg-type]
+            values_of(_Repeated(measure, said.values.shape[:2].numel()), said, ids, beside)  # type: ignore[arg-type]
 
         with torch.no_grad():
             if isinstance(measure, TokenMeasure):

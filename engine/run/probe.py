@@ -11,8 +11,8 @@ import torch
 from engine.data.corpora import Windows
 from engine.data.window_starts import before_each
 from engine.edits.edit import UNEDITED, ZERO, Edit, rankings
-from engine.interventions.apply import applied
-from engine.measures.nll import Nll, window_nll
+from engine.interventions.at_outputs import applied
+from engine.measures.nll import Nll, negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.models.products import faster_products
 from engine.run.audit_plan import AuditPlan
@@ -206,7 +206,7 @@ def _cell_time(loaded: LoadedModel, edit: Edit, text: Windows) -> CellTime:
     with applied(loaded, edit, skip_dead=True):
         inside = time.perf_counter()
         with faster_products():  # as a runner does
-            window_nll(loaded.model, text.read_ids)  # on the CPU when it is back
+            negative_log_likelihood(loaded, text, len(text.input_ids))  # in one pass, on the CPU when it is back
         passed = time.perf_counter() - inside
     return CellTime(time.perf_counter() - start - passed, passed / len(text.input_ids))
 

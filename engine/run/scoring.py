@@ -28,9 +28,8 @@ from engine.run.preflight import calibration_text
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
 from engine.selectors.base import Objective, titles_record
-from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import EXPERTS
-from engine.selectors.run import ScoringRun, nested_scores
+from engine.selectors.run import KeptSums, ScoringRun, nested_scores
 from engine.selectors.window_sums import checked_asks
 
 SCORES_FILE = "scores.safetensors"

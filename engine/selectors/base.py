@@ -137,11 +137,6 @@ def register_selector(
     return register
 
 
-def unregister_selector(selector_id: str) -> None:
-    """Take a selector out of the registry (for tests and notebooks)."""
-    REGISTRY.remove(selector_id)
-
-
 def available_selectors() -> list[SelectorInfo]:
     """Those that give text scores: the paper's seven in the paper's order, then ours, then plug-ins by id."""
     return [info for info, _ in REGISTRY if info.scores]

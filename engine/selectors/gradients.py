@@ -111,12 +111,11 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
     grad_x_input: R = h(1) * dF/dh(1). gradient: R = dF/dh(1). These two need the path's end only, and without the
     others nothing else of it is walked."""
     ig, conductance = "ig" in wanted.methods, "ig_conductance" in wanted.methods
-    before: dict[int, Tensor] = {}  # h at the step before
     at_zero: dict[int, Tensor] = {}
     if ig or conductance:
         check_path(model, rows)
         at_zero = _outputs_at_zero(model, rows, inputs)
-        before = dict(at_zero) if conductance else {}
+    before = dict(at_zero) if conductance else {}  # h at the step before
     if not ig:
         at_zero.clear()
     gradients: dict[int, Tensor] = {}  # their sum so far
@@ -127,19 +126,13 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
     def add(layer: int, h: Tensor, gradient: Tensor, last: bool) -> None:
         if conductance:
             part = (wide(h) - wide(before.pop(layer))).mul_(gradient)
-            if layer in moved:
-                moved[layer] += part
-            else:
-                moved[layer] = part
+            moved[layer] = moved[layer].add_(part) if layer in moved else part
             if last:
                 wanted.reduce("ig_conductance", layer, moved.pop(layer))
             else:
                 before[layer] = h
         if ig:
-            if layer in gradients:
-                gradients[layer] += gradient
-            else:
-                gradients[layer] = gradient.clone()
+            gradients[layer] = gradients[layer].add_(gradient) if layer in gradients else gradient.clone()
             if last:
                 wanted.reduce("ig", layer, (wide(h) - at_zero.pop(layer)) * (gradients.pop(layer) / IG_STEPS))
         if last and "grad_x_input" in wanted.methods:

@@ -276,11 +276,12 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in name.split(".")]
 
 
+@dataclass(frozen=True, eq=False)
 class OwnScores:
     """The selector of files: its scores are those of the first, or one ranking per seed where that has several."""
 
-    def __init__(self, name: str, files: tuple[ScoreFile, ...]) -> None:
-        self.name, self.files = name, files
+    name: str
+    files: tuple[ScoreFile, ...]
 
     def check(self, loaded: LoadedModel) -> None:
         for file in self.files:

@@ -140,14 +140,10 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
 
 def embed(model: nn.Module, input_ids: Tensor) -> Tensor:
     """Input embeddings [B, T, d] as the model itself makes them (Gemma scales them), cut off from the graph."""
-    embeddings = token_embeddings(model)
+    embeddings = cast(Any, model).get_input_embeddings()
     with torch.no_grad():
-        return embeddings(input_ids.to(embeddings.weight.device)).detach()
-
-
-def token_embeddings(model: nn.Module) -> nn.Embedding:
-    """The module that turns token ids into input embeddings."""
-    return cast(nn.Embedding, cast(Any, model).get_input_embeddings())
+        values: Tensor = embeddings(input_ids.to(embeddings.weight.device)).detach()
+        return values
 
 
 def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) -> Tensor:
@@ -172,7 +168,7 @@ def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) 
 def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, tokens: int) -> int:
     """Windows of `tokens` tokens in the first batch: as given, or for "auto" what the budget allows."""
     if batch_size is None or batch_size == "auto":
-        weight = token_embeddings(model).weight
+        weight: Tensor = cast(Any, model).get_input_embeddings().weight
         return windows_in_budget("cuda" if weight.is_cuda else "cpu", rows.n_rows, weight.shape[0], tokens)
     if batch_size < 1:
         raise InputError(f"batch size must be at least 1, got {batch_size}; leave it out to choose")

@@ -1,6 +1,9 @@
 """Scores for a model: one scoring run, in which selectors share the passes they need; at nested calibration sizes from
 one pass: passes are sums over windows, so prefix sums serve all sizes."""
 
+from __future__ import annotations
+
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +16,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
+from engine.records.hashing import canonical
 from engine.records.progress import Progress
 from engine.records.registry import plug_in_code
 from engine.selectors.base import (
@@ -27,8 +31,7 @@ from engine.selectors.base import (
     new_scorer,
     with_needs,
 )
-from engine.selectors.gradients import Method, check_method
-from engine.selectors.kept_sums import KeptSums
+from engine.selectors.gradients import METHODS, Method, check_method
 from engine.selectors.passes import BatchSize, check_finite, counted, in_batches, real_tensor, windows_per_pass
 from engine.selectors.window_sums import (
     ActivationStatistics,
@@ -37,7 +40,6 @@ from engine.selectors.window_sums import (
     checked_asks,
     needs_plain,
     relevance_sums,
-    same_pass,
     split_statistics,
     window_statistics,
 )
@@ -46,6 +48,7 @@ Finished = Callable[[str, Tensor], None]  # selector, its scores
 FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores
 # Windows of a batch [B, T], ascending numbers of them up to B -> sums over the first so many of the batch [numbers, n].
 Work = Callable[[Tensor, Sequence[int]], Tensor]
+LARGEST_BYTES = 256 * 2**20  # on the host
 
 
 def compute_scores(
@@ -117,11 +120,60 @@ def check_model(loaded: LoadedModel, selector: str) -> None:
             check(loaded)
 
 
+class KeptSums:
+    """Sums over whole batches that went through the model, for texts that share these: draws of one text may overlap.
+    By the model, what was summed, and the batch's tokens.
+
+    Only whole batches are shared, the same windows in the same order and no others, since neighbours can change last
+    bits (**choice**: equal bits before fewer passes). Batches end at multiples of their size from the start of the
+    text. Kept are the batches that come first, in memory only, until they take `largest` bytes."""
+
+    def __init__(self, largest: int = LARGEST_BYTES) -> None:
+        self._largest = largest
+        self._sums: dict[str, Tensor] = {}
+        self.taken = 0  # bytes
+        self.spared = 0  # batches that did not have to go through the model again
+
+    def of(
+        self, loaded: LoadedModel, what: object, ids: Tensor, ends: Sequence[int], compute: Callable[[], Tensor]
+    ) -> Tensor:
+        """`compute()`, or what it gave before for the same model, `what` (equal for equal work) and tokens.
+
+        ids [B, T]; ends: ascending numbers of windows up to B, over which `compute` gives a sum each. Only that over
+        all B is kept, so that a pass whose sums over fewer are wanted runs.
+        returns [ends, n]"""
+        about = canonical({"model": loaded.numeric_fingerprint, "what": repr(what), "shape": list(ids.shape)})
+        key = hashlib.sha256(about.encode() + ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()
+        if key in self._sums and len(ends) == 1:
+            self.spared += 1
+            return self._sums[key][None]
+        sums = compute()
+        size = sums[-1].numel() * sums.element_size()
+        if key not in self._sums and self.taken + size <= self._largest:
+            self._sums[key] = sums[-1].clone()  # not a view that keeps the others alive
+            self.taken += size
+        return sums
+
+
+# By what is summed: sums over the first so many windows, and what is still to come of the pass.
+_Passes = dict[tuple[object, ...], tuple[dict[int, Tensor], Iterator[tuple[int, Tensor]]]]
+
+
+class _Text(NamedTuple):
+    """What the runs of all sizes have in common. wanted: the largest size that has something to compute."""
+
+    input_ids: Tensor
+    sizes: tuple[int, ...]
+    wanted: int
+    passes: _Passes
+
+
 @dataclass(eq=False)
 class ScoringRun:
     """What a selector may ask for. Every pass runs when first asked for and once only. asked: what the selectors of the
     run will ask of relevances. skip_first: positions at the start of each sequence of `input_ids` that every mean over
-    tokens leaves out: what stands before a window, and as many of its own as the run was told."""
+    tokens leaves out: what stands before a window, and as many of its own as the run was told. text: where the windows
+    are the first of a text whose passes serve runs of several sizes."""
 
     loaded: LoadedModel
     windows: Windows | None
@@ -134,12 +186,13 @@ class ScoringRun:
     asked: Sequence[tuple[str, str]] = ()
     skip_first: int = 0
     kept: KeptSums | None = None
+    text: _Text | None = None
 
     def __post_init__(self) -> None:
         self.skip_first += len(self.windows.prefix) if self.windows is not None else 0
         self._scores = {name: self._checked(get_selector(name), one) for name, one in (self.known or {}).items()}
         self._activations: ActivationStatistics | None = None
-        self._sums: dict[tuple[object, ...], Tensor] = {}  # by what is summed
+        self._passes: _Passes = {}  # of this run alone
         self._asked = checked_asks(one for one in self.asked if one != ACTIVATIONS)
         # On the CPU, where a test finds the same bits under gradients as without: a card may choose another kernel.
         self._activations_too = ACTIVATIONS in self.asked and self.loaded.device.partition(":")[0] == "cpu"
@@ -212,7 +265,9 @@ class ScoringRun:
 
     def _relevance_pass(self, method: Method, statistic: Statistic) -> None:
         n_rows = self.rows.n_rows
-        others = (one for one in self._asked if one not in self._means and self._share(method, one[0]))
+        others = [one for one in self._asked if one not in self._means and METHODS[method] is METHODS[one[0]]]
+        if self.text is not None:  # relp's pass belongs to one size, the others' to all
+            others = [one for one in others if (method == "relp") == (one[0] == "relp")]
         asked: tuple[Asked, ...] = tuple(sorted({(method, statistic), *others}))
         centred = any(of == "relp" for of, _ in asked)
         centre = self.activations().output_mean.split([layer.rows for layer in self.rows.layers]) if centred else None
@@ -231,38 +286,35 @@ class ScoringRun:
         count = counted(counts, [layer.rows for layer in self.rows.layers])
         self._means |= {one: total / count for one, total in zip(asked, sums, strict=True)}
 
-    def _share(self, method: Method, other: Method) -> bool:
-        return same_pass(method, other)
-
     def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
-        """Sum of `work` over all windows, batch by batch. what: the same for equal work; stage: what people are shown.
-        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it."""
-        if what not in self._sums:
-            kept_as = None if of_this_text else what
-            for _, so_far in self._running_sums(stage, work, self.input_ids, kept_as=kept_as):
-                self._sums[what] = so_far
-        return self._sums[what]
+        """Sum of `work` over the run's windows, batch by batch. what: the same for equal work; stage: what people are
+        shown. of_this_text: the work depends on the windows as a whole, so that runs over fewer do not share it."""
+        text, size = self.text, len(self.input_ids)
+        if text is None or of_this_text:
+            text = _Text(self.input_ids, (size,), size, self._passes)
+        if what not in text.passes:
+            text.passes[what] = {}, self._running_sums(stage, work, text, None if of_this_text else what)
+        sums, to_come = text.passes[what]
+        while size not in sums:
+            done, total = next(to_come)
+            if done in text.sizes:
+                sums[done] = total
+        return sums[size]
 
     def _running_sums(
-        self,
-        stage: str,
-        work: Work,
-        ids: Tensor,
-        marks: Sequence[int] = (),
-        wanted: int | None = None,
-        kept_as: tuple[object, ...] | None = None,
+        self, stage: str, work: Work, text: _Text, kept_as: tuple[object, ...] | None
     ) -> Iterator[tuple[int, Tensor]]:
-        """At every mark and after every batch: windows so far, sum of `work` over them.
+        """At every size and after every batch of a text: windows so far, sum of `work` over them.
 
-        A mark inside a batch moves no batch, so that the sum over all windows has the bits that it has without marks.
-        wanted: windows that progress counts, None for all. kept_as: what is summed, so that batches of other texts
-        share it; None where the work is this text's alone."""
+        A size inside a batch moves no batch, so that the sum over all windows has the bits that it has alone. kept_as:
+        what is summed, so that batches of other texts share it; None where the work is this text's alone."""
+        ids, wanted = text.input_ids, text.wanted
         count, tokens = ids.shape
-        wanted = wanted or count
         size = windows_per_pass(self.batch_size, self.loaded.model, self.rows, tokens)
 
         def ends_in(part: slice) -> list[int]:
-            return [*(mark - part.start for mark in marks if part.start < mark < part.stop), part.stop - part.start]
+            inside = (end - part.start for end in text.sizes if part.start < end < part.stop)
+            return [*inside, part.stop - part.start]
 
         def batch(part: slice) -> Tensor:
             ends = ends_in(part)
@@ -291,16 +343,6 @@ class ScoringRun:
             raise InputError(f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}")
         check_finite(info.id, values, self.rows, self.loaded.dtype)
         return values
-
-
-class _Pass(NamedTuple):
-    """A pass over the whole text, as far as it has come. sums: windows -> sum over the first so many."""
-
-    sums: dict[int, Tensor]
-    to_come: Iterator[tuple[int, Tensor]]
-
-
-Passes = dict[tuple[object, ...], _Pass]  # by what is summed
 
 
 def nested_scores(
@@ -349,11 +391,12 @@ def nested_scores(
         asked = tuple(one for one in asked if one != ACTIVATIONS)
     missing = [size for size in ordered if not set(selectors) <= set(there.get(size, ()))]
     text = _Text(windows.read_ids, tuple(ordered), max(missing, default=available), {})
-    same, last = (seeds, cast(Objective, objective), batch_size, progress), (asked, skip_first, kept)
+    how: dict[str, Any] = {"objective": objective, "batch_size": batch_size, "progress": progress, "asked": asked}
+    how |= {"seeds": seeds, "skip_first": skip_first, "kept": kept, "text": text}
 
-    def run_of(size: int) -> _PrefixRun:
-        own = (there.get(size), finished and partial(finished, size))
-        return _PrefixRun(text, loaded, windows.first(size), *same, *own, *last)
+    def run_of(size: int) -> ScoringRun:
+        told = partial(finished, size) if finished else None
+        return ScoringRun(loaded, windows.first(size), known=there.get(size), finished=told, **how)
 
     runs = {size: run_of(size) for size in ordered}
     # Largest first: its passes leave the sums that the smaller sizes read.
@@ -361,38 +404,3 @@ def nested_scores(
         for size in reversed(ordered):
             runs[size].scores(selector)
     return {size: {selector: runs[size].scores(selector) for selector in selectors} for size in ordered}
-
-
-class _Text(NamedTuple):
-    """What the runs of all sizes have in common. wanted: the largest size that has something to compute."""
-
-    input_ids: Tensor
-    sizes: tuple[int, ...]
-    wanted: int
-    passes: Passes
-
-
-class _PrefixRun(ScoringRun):
-    """A scoring run over the first windows of a text, whose passes go over the whole of it, for all sizes."""
-
-    def __init__(self, text: _Text, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._text = text
-
-    def _share(self, method: Method, other: Method) -> bool:
-        """relp's pass belongs to one size, the others' to all."""
-        return super()._share(method, other) and (method == "relp") == (other == "relp")
-
-    def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
-        if of_this_text:
-            return super()._sum(stage, what, work)
-        text, size = self._text, len(self.input_ids)
-        if what not in text.passes:
-            running = self._running_sums(stage, work, text.input_ids, text.sizes, text.wanted, what)
-            text.passes[what] = _Pass({}, running)
-        found = text.passes[what]
-        while size not in found.sums:
-            done, total = next(found.to_come)
-            if done in text.sizes:
-                found.sums[done] = total
-        return found.sums[size]

@@ -68,48 +68,32 @@ class WindowSums:
     """What `window_statistics` returns, from whatever pass takes the batch through the model as it is."""
 
     def __init__(self, loaded: LoadedModel, ends: Sequence[int], skip_first: int) -> None:
-        self._ends, self._skip_first = ends, skip_first
-        self._sizes = [layer.rows for layer in loaded.rows.layers]
-        self._sums = [_BatchSums(loaded) for _ in ends]
+        self._ends, self._skip_first, layers = ends, skip_first, loaded.rows.layers
+        self._sizes = [layer.rows for layer in layers]
+        sizes = [(width, *[rows] * 3) for width, rows in zip(_widths(loaded), self._sizes, strict=True)]
+        # For each end and layer sums of squares of the inputs, of abs(h), of h, and of squares of h about its mean.
+        self._sums = [[tuple(map(torch.zeros, of_layer)) for of_layer in sizes] for _ in ends]
+        self._counts = torch.zeros(len(ends), 2, len(layers), dtype=torch.float64)  # tokens, predicting tokens
 
     def add(self, layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
-        """What a Linear reads and gives."""
-        skip_first = self._skip_first
-        for end, sums in zip(self._ends, self._sums, strict=True):
+        """What a Linear reads at all tokens, and gives at those that predict."""
+        for place, end in enumerate(self._ends):
             these, (inputs, outputs) = seen.first(end, given, output)
-            sums.add(layer, wide(these.counting(inputs, skip_first)), wide(these.predicting(outputs, skip_first)))
+            x, h = wide(these.counting(inputs, self._skip_first)), wide(these.predicting(outputs, self._skip_first))
+            count, total = h.shape[:-1].numel(), rows_summed(h)
+            spread = rows_summed((h - total / max(count, 1)).square())
+            self._sums[place][layer] = (x.square().flatten(0, -2).sum(0), rows_summed(h.abs()), total, spread)
+            self._counts[place, :, layer] = torch.tensor([x.shape[:-1].numel(), count])
 
     def flat(self) -> Tensor:
         """[ends, sum of d_in + 3 N + 2 layers]"""
-        return torch.stack([sums.flat(self._sizes) for sums in self._sums])
-
-
-class _BatchSums:
-    """What `window_statistics` sums over some windows of a batch, layer by layer."""
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        layers = loaded.rows.layers
-        self.squares = [torch.zeros(width) for width in _widths(loaded)]
-        self.magnitudes, self.totals, self.spreads = ([torch.zeros(layer.rows) for layer in layers] for _ in range(3))
-        self.counts = torch.zeros(2, len(layers), dtype=torch.float64)  # tokens, predicting tokens
-
-    def add(self, layer: int, x: Tensor, h: Tensor) -> None:
-        """A layer's inputs at all tokens, its outputs at those that predict."""
-        count = h.shape[:-1].numel()
-        self.squares[layer] = x.square().flatten(0, -2).sum(0)
-        self.magnitudes[layer] = rows_summed(h.abs())
-        self.totals[layer] = rows_summed(h)
-        self.spreads[layer] = rows_summed((h - self.totals[layer] / max(count, 1)).square())
-        self.counts[:, layer] = torch.tensor([x.shape[:-1].numel(), count])
-
-    def flat(self, sizes: list[int]) -> Tensor:
-        """sizes: rows of every layer."""
-        inputs, mean_abs, total, spread = (
-            torch.cat([sums.cpu() for sums in layers]).double()
-            for layers in (self.squares, self.magnitudes, self.totals, self.spreads)
-        )
-        squared_means = total.square() / counted(self.counts[1], sizes)
-        return torch.cat([inputs, mean_abs, total, spread + squared_means, self.counts.flatten()])
+        found = []
+        for sums, counts in zip(self._sums, self._counts, strict=True):
+            whole = (torch.cat([part.cpu() for part in parts]).double() for parts in zip(*sums, strict=True))
+            inputs, mean_abs, total, spread = whole
+            squared_means = total.square() / counted(counts[1], self._sizes)
+            found.append(torch.cat([inputs, mean_abs, total, spread + squared_means, counts.flatten()]))
+        return torch.stack(found)
 
 
 def split_statistics(loaded: LoadedModel, sums: Tensor) -> ActivationStatistics:
@@ -144,11 +128,6 @@ def prompt_activations(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
     with loaded.lock, watching(loaded.model, loaded.rows, (real.shape[0], real.shape[1]), add):
         loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=1)
     return sums
-
-
-def same_pass(first: Method, second: Method) -> bool:
-    """Do both come from the same forward and backward passes?"""
-    return METHODS[first] is METHODS[second]
 
 
 def needs_plain(method: str) -> bool:

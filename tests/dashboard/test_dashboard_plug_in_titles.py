@@ -11,7 +11,7 @@ from dashboard.report.report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.records.manifest import read_manifest
-from engine.selectors.base import register_selector, unregister_selector
+from engine.selectors.base import REGISTRY, register_selector
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def run(tiny_llama, tiny_text, tmp_path):
     try:
         assert main(["sweep", tiny_llama.id, "--selectors", "row_length,magnitude", *short, *where]) == 0
     finally:
-        unregister_selector("row_length")
+        REGISTRY.remove("row_length")
     return tmp_path / "runs" / "one"
 
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 from app_pages import drawn_page
+from replies_by_kind import quality_by_kind
 
 from dashboard.pages.reference import documents, page, published
 from engine.cli import main
 from engine.judges.embedded import EmbeddedJudge
-from engine.judges.measured_quality import quality_by_kind
 
 
 def opened(document, **more):

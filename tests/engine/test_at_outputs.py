@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from window_nll import window_nll
 
 from engine.data.corpora import Windows
 from engine.data.prompts import encode_prompts
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.interventions import INTERVENTIONS, Intervention, at_outputs, register_intervention
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs, sees_sequences
+from engine.interventions.at_outputs import applied, edited_outputs, sees_sequences
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import intervention_record, prepare
 from engine.measures.generation import generate_batch, generate_under, stream_replies
 from engine.measures.margin import margins, margins_under
-from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel, load_model
 from engine.models.row_index import Layer
 from engine.records.errors import InputError

@@ -12,12 +12,12 @@ import pytest
 import torch
 from tiny_models import load_tiny
 from torch import Tensor
+from window_nll import window_nll
 
 from engine.data.corpora import Windows, windows
 from engine.edits.edit import UNEDITED, Edit, edit_of, first_of
 from engine.interventions import resample
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import (
     intervention_of,
@@ -25,7 +25,6 @@ from engine.interventions.kinds import (
     prepare,
     seeded,
 )
-from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError

@@ -162,7 +162,7 @@ def test_c4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return real(builder, [str(tmp_path / "part.json.gz")])
 
     info = SimpleNamespace(sha=COMMIT)
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name, timeout: info)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name, **_: info)
     monkeypatch.setattr(engine.data.texts, "_stream", stream)
     monkeypatch.setattr(engine.data.texts, "_C4_DOCUMENTS", 10)
     for role in ("calibration", "evaluation"):

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from engine.data.prompts import prompt_ids
 from engine.edits.edit import UNEDITED, Steering, edit_of
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.measures import predictions
 from engine.measures.condition import Similarities, block_states, principal_direction, similarity
 from engine.measures.divergence import Kl, token_kl

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import load_tiny
+from window_nll import window_nll
 
 from engine.edits.edit import UNEDITED, Edit, Steering, edit_of
 from engine.interventions import earlier_blocks as earlier_module
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept
-from engine.measures.nll import Nll, window_nll
+from engine.measures.nll import Nll
 from engine.models.rows import decoder_blocks
 from engine.models.units import column_index
 from engine.results.store import Store

@@ -61,12 +61,12 @@ def test_what_is_timed_is_scaled(
         clock.now += 3.0
         return {}
 
-    def passed(_: Any, ids: Any) -> None:
-        clock.now += 2.0 * len(ids)
+    def passed(_: Any, text: Any, batch_size: int) -> None:
+        clock.now += 2.0 * len(text.input_ids)
 
     real = probe_module.compute_scores
     monkeypatch.setattr(probe_module, "compute_scores", scoring)
-    monkeypatch.setattr(probe_module, "window_nll", passed)
+    monkeypatch.setattr(probe_module, "negative_log_likelihood", passed)
     plan = plan_of()
     found = estimate(load_sketch(str(folder), device="cpu"), plan, RefusalPlan(), [SCORE, SWEEP])
     score, sweep = probe(tiny_llama, plan, found, SPEED, 1e6)

@@ -11,12 +11,11 @@ import torch
 from tiny_audits import protocols, tiny_audit
 from tiny_models import EXPERT_FAMILIES, load_tiny
 from torch import Tensor
+from window_nll import window_nll
 
 from engine.edits.edit import Edit, Ranking
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.interventions.in_weights import zeroed
-from engine.measures.nll import window_nll
 from engine.models.experts import Expert
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS, experts, without

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of, first_of
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.interventions.kinds import prepare
 from engine.measures import predictions
 from engine.measures.divergence import token_kl

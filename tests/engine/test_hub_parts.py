@@ -14,7 +14,7 @@ from fake_hub import FakeHub, Fault, Repository
 
 from engine.models import downloads
 from engine.models.checkpoints import Checkpoint, find_checkpoint
-from engine.models.transfers import Transfer
+from engine.models.downloads import Transfer
 from engine.records.errors import InputError
 
 WEIGHTS = bytes(range(256)) * 4000  # 1,024,000 bytes

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from replies_by_kind import FILES, KINDS, read
+from replies_by_kind import FILES, KINDS, quality_by_kind, read
 
 from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
-from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind, quality_from
+from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_from
 from engine.records.errors import InputError
 from engine.stats.judge_error import JudgeCounts, corrected_rate
 

@@ -12,9 +12,8 @@ from torch import nn
 from transformers import DynamicCache
 
 from engine.data.prompts import prompt_ids
-from engine.measures import less_at_once
 from engine.measures.generation import REPLIES, generate_batch
-from engine.models import kv_cache
+from engine.models import kv_cache, memory
 from engine.models.loading import LoadedModel
 from engine.models.memory import Room
 
@@ -85,7 +84,7 @@ def test_replies_of_fewer_at_once_are_the_same(tiny_llama: LoadedModel, monkeypa
     longest = max(len(prompt_ids(tiny_llama.tokenizer, prompt)) for prompt in prompts)
     of_sequence = (longest + 8) * kv_cache.bytes_of_token(tiny_llama.model)
     host(monkeypatch, 4 * of_sequence, 4 * of_sequence)
-    monkeypatch.setattr(less_at_once, "_fitted", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(memory, "_fitted", weakref.WeakKeyDictionary())
     sizes: list[int] = []
     hook = tiny_llama.model.register_forward_pre_hook(
         lambda _module, _args, given: sizes.append(len(given["input_ids"])), with_kwargs=True
@@ -96,4 +95,4 @@ def test_replies_of_fewer_at_once_are_the_same(tiny_llama: LoadedModel, monkeypa
         hook.remove()
     assert found == expected
     assert max(sizes) == 2
-    assert less_at_once.largest_batch(tiny_llama.model, REPLIES, 256) == 2  # as manifests say
+    assert memory.largest_batch(tiny_llama.model, REPLIES, 256) == 2  # as manifests say

@@ -12,18 +12,19 @@ import torch
 from tiny_models import load_tiny
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
+from window_nll import window_nll
 
 import engine.measures.base as base
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.judges.embedded import EmbeddedJudge
 from engine.judges.refusals import Refusals
 from engine.measures.base import MEASURES, Given, TokenMeasure
 from engine.measures.divergence import Kl
 from engine.measures.fidelity import Fidelity
 from engine.measures.margin import Margins, margins
-from engine.measures.nll import Nll, window_nll
+from engine.measures.nll import Nll
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.results.store import Store

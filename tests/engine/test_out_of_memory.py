@@ -12,15 +12,15 @@ import torch
 import transformers
 from torch import nn
 
-import engine.measures.less_at_once as less
+import engine.models.memory as less
 from engine.cli import main
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, edit_of
 from engine.measures.generation import REPLIES, generate_under, stream_replies
-from engine.measures.less_at_once import largest_batch
 from engine.measures.nll import Nll, negative_log_likelihood
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel, load_model
+from engine.models.memory import largest_batch
 from engine.records.errors import InputError, is_out_of_memory
 from engine.run.edited_passes import measured
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 from tiny_models import save_tiny, text
 from torch import Tensor
+from window_nll import window_nll
 
 from engine.data.onsets import OnsetTokens
 from engine.data.prompts import pad_left, prompt_ids
 from engine.measures.margin import margin_of_logits, margins
-from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel, load_model
 from engine.models.rows import row_index
 from engine.records.hashing import Json

@@ -7,9 +7,10 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from window_nll import window_nll
 
 from engine.measures import predictions
-from engine.measures.nll import NegativeLogLikelihood, negative_log_likelihood, perplexity, token_nll, window_nll
+from engine.measures.nll import NegativeLogLikelihood, negative_log_likelihood, perplexity, token_nll
 
 
 def independent_nll(model, ids):

@@ -8,8 +8,8 @@ import datasets
 import pytest
 from fake_hub import FakeHub, Repository, go_online, running
 
-from engine.data.pinned import commit_of, pinned_loads
 from engine.data.prompt_sets import read_prompt_sets
+from engine.data.texts import commit_of, pinned_loads
 from engine.records.errors import InputError
 
 HARD = [{"prompt": "one"}, {"prompt": "two"}]

@@ -20,7 +20,7 @@ from engine.results.store import Store
 from engine.run.runner import Cell
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import score_model
-from engine.selectors.base import get_selector, unregister_selector
+from engine.selectors.base import REGISTRY, get_selector
 
 PLUG_IN = dedent('''
     """All that a distribution can bring, and a helper outside the classes."""
@@ -79,7 +79,7 @@ class PlugIn:
     def load(self, source: str) -> Any:
         (self.folder / "colours.py").write_text(source)
         sys.modules.pop("colours", None)
-        unregister_selector("colour")
+        REGISTRY.remove("colour")
         INTERVENTIONS.remove("pale")
         importlib.invalidate_caches()
         return importlib.import_module("colours")
@@ -91,7 +91,7 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield PlugIn(tmp_path)
     sys.modules.pop("colours", None)
-    unregister_selector("colour")
+    REGISTRY.remove("colour")
     INTERVENTIONS.remove("pale")
     forget()
 

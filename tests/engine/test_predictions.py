@@ -11,15 +11,15 @@ import torch
 from scipy.special import log_softmax
 from tiny_models import load_tiny, tiny_model
 from torch import Tensor, nn
+from window_nll import window_nll
 
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.masks import removed_rows
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
-from engine.measures.nll import Nll, predicted_nll, window_nll
+from engine.measures.nll import Nll, predicted_nll
 from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, halves, has_two_halves, in_pieces, predictions
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
@@ -62,9 +62,9 @@ def test_losses_in_pieces_are_those_at_once(family: str, monkeypatch: pytest.Mon
     model, ids = tiny_model(family), windows().input_ids
     row_index(model)  # as every model that is loaded: an expert's Linears instead of one fused product
     whole = window_nll(model, ids)[0]
-    assert predictions(model, {"input_ids": ids}).whole
+    assert predictions(model, {"input_ids": ids}).logits_of is None
     in_small_pieces(monkeypatch)
-    assert not predictions(model, {"input_ids": ids}).whole
+    assert predictions(model, {"input_ids": ids}).logits_of
     three_under_one_softmax(monkeypatch)  # and three under one softmax
     found = window_nll(model, ids)[0]
     assert float((found - whole).abs().max()) / 15 < SAME
@@ -124,13 +124,13 @@ def test_a_model_that_ends_otherwise_gives_all_logits_at_once(few: None, monkeyp
     monkeypatch.setattr(type(model), "forward", scaled)
     assert halves(model, {"input_ids": ids}) is None
     said = predictions(model, {"input_ids": ids})
-    assert said.whole
+    assert said.logits_of is None
     assert torch.equal(torch.cat([*said.chunks()]), model(input_ids=ids).logits[:, :-1].flatten(0, 1))
     monkeypatch.setattr(type(model), "forward", usual)
     model.lm_head = ByPosition(model.lm_head)
     assert not has_two_halves(model)
     assert not in_pieces(model, "cpu", 16)
-    assert predictions(model, {"input_ids": ids}).whole
+    assert predictions(model, {"input_ids": ids}).logits_of is None
 
 
 def test_threads_do_not_hear_each_other(few: None) -> None:

@@ -12,7 +12,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors import ScoringRun, available_selectors, compute_scores, register_selector
-from engine.selectors.base import unregister_selector
+from engine.selectors.base import REGISTRY
 from engine.selectors.run import nested_scores
 
 DATA = [info.id for info in available_selectors() if not info.data_free]
@@ -52,8 +52,8 @@ def plug_ins() -> Iterator[None]:
             return logits.mean().expand(len(run.seeds), run.rows.n_rows)
 
     yield
-    unregister_selector("squared_activation")
-    unregister_selector("mean_logit")
+    REGISTRY.remove("squared_activation")
+    REGISTRY.remove("mean_logit")
 
 
 @pytest.mark.long

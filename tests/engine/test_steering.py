@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from window_nll import window_nll
 
 from engine.data.corpora import Windows
 from engine.data.prompts import pad_left, prompt_ids
 from engine.edits.edit import UNEDITED, Steering, edit_of
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.at_outputs import applied, edited_outputs
 from engine.measures.condition import block_states
 from engine.measures.generation import generate_batch, generate_under
-from engine.measures.nll import Nll, window_nll
+from engine.measures.nll import Nll
 from engine.models.loading import LoadedModel
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError

@@ -24,7 +24,7 @@ from engine.cli import main
 from engine.data.corpora import Windows, disjoint_draws, windows
 from engine.data.window_starts import text_prefix, without_starts
 from engine.edits.edit import UNEDITED, edit_of
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.interventions.kinds import prepare
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits

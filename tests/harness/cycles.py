@@ -33,8 +33,7 @@ from rich.table import Table
 import engine.interventions.in_weights as in_weights
 from engine.data.corpora import windows
 from engine.edits.edit import AnyEdit, Edit, Steering, edit_of, first_of
-from engine.interventions.apply import applied
-from engine.interventions.at_outputs import edited_outputs, mixable
+from engine.interventions.at_outputs import applied, edited_outputs, mixable
 from engine.interventions.kinds import prepare
 from engine.models.loading import LoadedModel, load_model
 from engine.models.rows import decoder_blocks

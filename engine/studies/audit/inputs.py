@@ -34,7 +34,7 @@ from engine.run.runner import Cell, Results
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import SCORES_FILE, Scored, read_scores, score_model, score_tokens, write_scores
 from engine.selectors import get_selector
-from engine.selectors.kept_sums import KeptSums
+from engine.selectors.run import KeptSums
 from engine.stats.saturation import saturated_above
 from engine.studies.base import ANALYSES, AUDIT, Study, StudyInfo, Tables, plan_type
 from engine.studies.claims.ledger import ledger, needed

@@ -25,12 +25,12 @@ from engine.judges.base import Judge, open_judges
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record
 from engine.measures.generation import REPLIES, checked_prompt, room_for_replies
-from engine.measures.less_at_once import largest_batch
 from engine.measures.margin import margins
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.measures.replies import Replies, Written
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
+from engine.models.memory import largest_batch
 from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical
 from engine.records.manifest import read_manifest

@@ -13,7 +13,7 @@ import torch
 from tiny_audits import protocols, tables_of, tiny_audit
 
 from engine.data.corpora import windows
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.interventions.kinds import prepare
 from engine.measures.divergence import token_kl
 from engine.models.loading import LoadedModel

@@ -20,7 +20,7 @@ from engine.run.audit_plan import ProtocolsPlan, RepliesPlan
 from engine.run.runner import LocalRunner
 from engine.run.score_plan import PAPER_SELECTORS
 from engine.selectors import register_selector
-from engine.selectors.base import unregister_selector
+from engine.selectors.base import REGISTRY
 from engine.studies.base import ANALYSES
 from engine.studies.conduct import run_studies
 
@@ -143,7 +143,7 @@ def test_a_plug_in_selector_takes_part_in_every_analysis(tiny_llama, tiny_text, 
             chosen = audit(tiny_llama, tiny_text, store, scoring={"selectors": (*PAPER_SELECTORS, "output_rms")})
             run(chosen, OFFLINE, tmp_path / "out")
     finally:
-        unregister_selector("output_rms")
+        REGISTRY.remove("output_rms")
     without = {"rows", "seeds", "controls", "control_differences", "rank_distribution", "published_claims"}
     for stem in TABLES - without - {"singles", "singles_units", "invariance_rewrites", "protocols_units"}:
         table = read_table(tmp_path / "out", stem)

@@ -24,7 +24,7 @@ from engine.results.tables import spec
 from engine.run.edited_passes import edits_together
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
-from engine.selectors.base import unregister_selector
+from engine.selectors.base import REGISTRY
 from engine.stats.blocks import window_blocks
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.singles import Singles, _samples
@@ -144,7 +144,7 @@ def audit_and_tables(
         scoring = {**CHEAP, "selectors": (*CHEAP["selectors"], "signed")}
         audit = made(tiny_llama, tiny_text, store, scoring=scoring, **settings)
         yield audit, singles(audit)
-    unregister_selector("signed")
+    REGISTRY.remove("signed")
 
 
 def test_what_is_said_of_all_units_is_counted(audit_and_tables: tuple[AuditInputs, Tables]) -> None:

@@ -21,7 +21,7 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.run import runner
 from engine.selectors import ScoringRun, register_selector
-from engine.selectors.base import unregister_selector
+from engine.selectors.base import REGISTRY
 from engine.stats.saturation import largest_unsaturated
 from engine.studies.audit.controls import SATURATION
 
@@ -72,7 +72,7 @@ def planted(tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Iterato
     selector("depths_again", within_layers(tiny_llama.rows, costs, seed=2))
     yield names
     for name in names:
-        unregister_selector(name)
+        REGISTRY.remove(name)
 
 
 @pytest.mark.long
@@ -121,7 +121,7 @@ def test_shuffled_scores_are_called_specific_at_the_level(
             table = specific(audit)["specific"]
     finally:
         for name in names:
-            unregister_selector(name)
+            REGISTRY.remove(name)
     assert table.height == 80
     assert table.filter(p=0.0).is_empty()
     # shuffles share their depths and so their controls: their tests are not independent, hence the wide limit
@@ -179,7 +179,7 @@ def test_tables_are_means_over_masks_by_hand(tiny_llama: LoadedModel, tiny_text:
             seeded = table.filter(selector="two_seeds", order="morf").row(0, named=True)
             assert seeded["difference"] == pytest.approx(both["difference"].mean(), abs=1e-12)
     finally:
-        unregister_selector("two_seeds")
+        REGISTRY.remove("two_seeds")
 
 
 @pytest.mark.parametrize("steepness", [5.0, *(pytest.param(one, marks=pytest.mark.long) for one in (2.0, 400.0))])

@@ -17,7 +17,7 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import ScoringRun, compute_scores, register_selector
-from engine.selectors.base import unregister_selector
+from engine.selectors.base import REGISTRY
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "magnitude", "wanda", "lrp", "shifted")
@@ -39,7 +39,7 @@ def plug_in() -> Iterator[None]:
             return run.activations().output_mean_abs + torch.stack(noise)
 
     yield
-    unregister_selector("shifted")
+    REGISTRY.remove("shifted")
 
 
 def audit_of(loaded: LoadedModel, corpus: Path, store: Store, **changes: Any) -> AuditInputs:

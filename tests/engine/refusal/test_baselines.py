@@ -17,17 +17,17 @@ import torch
 from refusal_helpers import ThirdJudge, count_generations, small_plan, tables_of
 from tiny_models import load_tiny
 from torch import Tensor
+from window_nll import window_nll
 
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.data.pairs import read_pairs
 from engine.data.prompts import TOPICS, prompt_ids, wordings
 from engine.edits.edit import Steering
-from engine.interventions.apply import applied
+from engine.interventions.at_outputs import applied
 from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge
 from engine.measures.generation import generate_batch
-from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
 from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
