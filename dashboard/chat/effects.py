@@ -18,7 +18,7 @@ from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
-from engine.studies.refusal.recorded import recorded_effect
+from engine.studies.refusal.operating_point import recorded_effect
 
 PAIRS = 40  # held-out shipped pairs of each domain
 

@@ -16,9 +16,8 @@ from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
 from engine.measures.predictions import kind_of, logit_budget
 from engine.models.loading import LoadedModel
-from engine.records.environment import installed_version
 from engine.records.errors import InputError
-from engine.records.hashing import Json
+from engine.records.hashing import Json, installed_version
 
 LARGEST_BATCH = 256  # requests; beyond it a batch gains nothing
 

@@ -15,11 +15,10 @@ from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.progress import Progress
-from engine.results.arrays import array_file, checksum as arrays_checksum, read_checked
 from engine.results.cells import LARGE_FILE, checksum
 from engine.results.damage import unusable
 from engine.results.places import default_store_dir
-from engine.results.store import Store
+from engine.results.store import Store, array_file, checksum as arrays_checksum, read_checked
 
 STAGE = "merge"
 _Found = dict[str, tuple[str, Path]]  # key -> checksum, and the first store that has it

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
 from engine.records.domain_names import find_domain
@@ -131,14 +130,11 @@ class Composed(OverGrids):
         for one in self.singles:
             point = points[one.selector, self.name]
             if point is not None:
-                yield (one.selector, one.domain), self._grid_at(run, one, point.k)
-
-    def _grid_at(self, run: RefusalInputs, contrast: Contrast, k: float) -> Grid:
-        key = (contrast.selector, contrast.domain, k)
-        if key not in self._narrow:
-            pairs = {contrast.domain: run.calibration[contrast.domain]}
-            self._narrow[key] = Grid(run, [contrast], pairs, ks=(k,))
-        return self._narrow[key]
+                key = (one.selector, one.domain, point.k)
+                if key not in self._narrow:
+                    pairs = {one.domain: run.calibration[one.domain]}
+                    self._narrow[key] = Grid(run, [one], pairs, ks=(point.k,))
+                yield (one.selector, one.domain), self._narrow[key]
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from engine.measures.nll import perplexity
 from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
-from engine.stats.permutation import p_value, prediction_interval, rank_among
+from engine.stats.layer_matched import p_value, prediction_interval, rank_among
 from engine.stats.uncertainty import holm
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids
@@ -50,7 +50,7 @@ class Drawn(OverGrids):
 
     def __init__(self, run: RefusalInputs) -> None:
         self.real = Grid(run, run.contrasts, run.calibration)
-        self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
+        self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in range(run.plan.draws)}
 
     @classmethod
     def grid_count(cls, run: RefusalInputs) -> int:
@@ -65,7 +65,7 @@ class Drawn(OverGrids):
                     yield run.on_pairs(one, run.heldout[domain])
 
     def record(self, run: RefusalInputs) -> Json:
-        return {DRAW_SEEDS: list(draw_seeds(run))}
+        return {DRAW_SEEDS: list(range(run.plan.draws))}  # from 0, so that more draws go on from fewer
 
     def announcement(self, run: RefusalInputs) -> str:
         most = len(self.grids) * len(self.real.places)
@@ -98,11 +98,6 @@ class Drawn(OverGrids):
             "refusal_draws": frame("refusal_draws", lines),
             "specificity": frame("specificity", specificity_lines(run, results, real, list(draws.values()))),
         }
-
-
-def draw_seeds(run: RefusalInputs) -> range:
-    """The seeds of the draws: from 0, so that more draws go on from fewer."""
-    return range(run.plan.draws)
 
 
 def specificity_lines(
