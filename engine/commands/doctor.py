@@ -269,8 +269,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from engine.commands.doctor import examine
-
     looked_at = examine(args.model, args.revision, args.device, args.dtype, args.store)
     findings = list(looked_at if args.json else _printed(looked_at))
     common.as_json(args, {"findings": [finding.__dict__ for finding in findings]})
@@ -285,8 +283,7 @@ def _printed(findings: Iterable[Finding]) -> Iterable[Finding]:
         table.add_column(width=max(17, len(finding.subject)))
         table.add_column(overflow="fold")
         next_step = f"\n→ {finding.next_step}" if finding.next_step else ""
-        table.add_row(
-            Text(finding.state, _COLOURS[finding.state]), shown(finding.subject), shown(finding.found + next_step)
-        )
+        state = Text(finding.state, _COLOURS[finding.state])
+        table.add_row(state, shown(finding.subject), shown(finding.found + next_step))
         common.out.print(table)
         yield finding

@@ -254,11 +254,10 @@ def lowered(effect: Effect, known: Json) -> str:
         for name, one in changes.items()
         if one.after < one.before
     ]
-    if rates := _numbers(known, "unedited_malign", "edited_malign"):
-        before, after = rates
-        if after < before:
-            domain = known.get("domain", "in the record")
-            fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
+    before, after = _numbers(known, "unedited_malign", "edited_malign") or (0.0, 0.0)
+    if after < before:
+        domain = known.get("domain", "in the record")
+        fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
     return f"**Warning:** no sum over domains fell, but refusal did in: {as_text('; '.join(fell))}." if fell else ""
 
 

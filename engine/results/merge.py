@@ -206,10 +206,8 @@ def _opened(path: Path) -> sqlite3.Connection:
             database.execute("SELECT 1 FROM Cache LIMIT 1").fetchone()
         except sqlite3.Error as error:
             database.close()
-            readonly = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_CANTOPEN,
-                sqlite3.SQLITE_READONLY,
-            )
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            readonly = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
             if mode == "immutable=1" or not readonly or Path(f"{path}-wal").exists():
                 raise
         else:

@@ -46,7 +46,7 @@ def _beyond() -> list[str]:
 def run(args: argparse.Namespace) -> None:
     from engine.results.folders import read_table
     from engine.studies.conduct import run_studies
-    from engine.studies.refusal.composed import check_domains
+    from engine.studies.refusal.draws import check_domains
     from engine.studies.refusal.mask_outputs import kept_masks
     from engine.studies.refusal.operating_point import POINTS
     from engine.studies.refusal.points import Chosen
