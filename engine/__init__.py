@@ -29,9 +29,8 @@ _API = {  # module -> its names
     "records.errors": "InputError",
     "results.store": "Store",
     "run.estimate": "Estimate estimate",
-    "run.audit_plan": "AuditPlan",
+    "run.audit_plan": "AuditPlan ScorePlan",
     "run.refusal_plan": "RefusalPlan",
-    "run.score_plan": "ScorePlan",
     "run.runner": "Cell LocalRunner masked_nll",
     "run.scoring": "score_model",
     "selectors": "available_selectors compute_scores register_selector",
@@ -71,11 +70,10 @@ if TYPE_CHECKING:
     from engine.models.rows import row_index
     from engine.records.errors import InputError
     from engine.results.store import Store
-    from engine.run.audit_plan import AuditPlan
+    from engine.run.audit_plan import AuditPlan, ScorePlan
     from engine.run.estimate import Estimate, estimate
     from engine.run.refusal_plan import RefusalPlan
     from engine.run.runner import Cell, LocalRunner, masked_nll
-    from engine.run.score_plan import ScorePlan
     from engine.run.scoring import score_model
     from engine.selectors import available_selectors, compute_scores, register_selector
     from engine.stats.removal_order import removal_order

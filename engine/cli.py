@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from engine.commands import outputs
 from engine.commands.common import add_command, as_json, err, only_run, only_the_answer, out
 from engine.models import downloads
-from engine.records.environment import check_threads, installed_version
 from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_out_of_memory, is_panic
+from engine.records.hashing import check_threads, installed_version
 from engine.records.terminal import one_line, patient_log
 from engine.results import damage
 from engine.selectors.base import REGISTRY

@@ -26,8 +26,7 @@ import numpy.typing as npt
 
 from engine.measures.nll import NegativeLogLikelihood
 from engine.records.files import write_atomic
-from engine.stats.layer_matched import against_controls, looks, sure_enough
-from engine.stats.permutation import p_value, prediction_interval
+from engine.stats.layer_matched import against_controls, looks, p_value, prediction_interval, sure_enough
 from engine.stats.uncertainty import LEVEL as TOLD, holm, two_sided_p, wilson
 from engine.studies.refusal.inputs import Rate
 from engine.studies.refusal.points import gain

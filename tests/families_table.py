@@ -25,7 +25,7 @@ from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.models.skeletons import quiet
 from engine.records.errors import InputError
-from engine.run.preflight import impossible
+from engine.run.scoring import impossible
 from engine.selectors.base import BUILT_IN
 
 # Selectors that ask something of an architecture, by what they ask; the others need rows and a pass.

@@ -22,8 +22,6 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
     "engine.stats.removal_order": {
         "removal_order": {"scores": "Real N", "return": "Int64 N"},
         "removed_first": {"scores": "Real N", "return": "Int64 k"},
-    },
-    "engine.stats.similarity": {
         "average_ranks": {"scores": "Real N", "order": "Int64 N", "return": "Float32 N"},
         "rank_correlations": {"ranks": "Float32 S N", "return": "Float64 S S"},
         "spearman": {"first": "Real N", "second": "Real N"},

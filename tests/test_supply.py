@@ -71,7 +71,7 @@ KNOWN = {
     ("engine/models/loading.py", "import importlib"): "is accelerate installed?",
     ("engine/models/untrusted.py", "import subprocess"): "starts a script of this software that renders templates, "
     "with nothing of a checkpoint among its words (test_untrusted.py)",
-    ("engine/records/environment.py", "import subprocess"): "git, for the commit of this checkout: a list of words",
+    ("engine/records/hashing.py", "import subprocess"): "git, for the commit of this checkout: a list of words",
     ("engine/records/registry.py", "entry_points"): PLUG_INS,
     ("engine/records/registry.py", "import importlib"): OWN_MODULES,
     ("engine/records/registry.py", "import_module"): OWN_MODULES,
@@ -188,7 +188,7 @@ def test_what_the_code_leans_on_hardest_is_bounded_on_both_sides_and_installed_w
 
 
 def test_the_versions_that_the_tests_passed_with_are_those_of_packages_that_are_asked_for() -> None:
-    from engine.records.environment import tested_versions
+    from engine.records.hashing import tested_versions
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]

@@ -17,9 +17,8 @@ from engine.models.loading import LoadedModel
 from engine.records.progress import Progress
 from engine.results.store import Store
 from engine.run import runner
-from engine.run.audit_plan import AuditPlan
+from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.runner import LocalRunner
-from engine.run.score_plan import ScorePlan
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, Tables, conduct
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import formats, matrix, palette
-from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
+from engine.stats.blocks import all_saturated, between_draws, mean_of_lines
 from engine.stats.uncertainty import adjusted
 
 LEVEL = 0.05  # of the adjusted p, as the verdicts ask for

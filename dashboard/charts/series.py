@@ -23,7 +23,7 @@ def points(
     versions over windows).
     Columns: selector, order, rate, nll, error (nats, null if unknown), window_error (the standard error over windows,
     its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is destroyed
-    (`engine.stats.saturation`), beyond which nothing is better or worse; destroyed: is it above that. Where the frame
+    (`engine.stats.limits`), beyond which nothing is better or worse; destroyed: is it above that. Where the frame
     does not know the limit, nothing is destroyed."""
     low, high = rates
     if "saturated_above" not in frame.columns:

@@ -20,7 +20,7 @@ from engine.records.errors import InputError
 from engine.records.progress import each_pass
 from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
-from engine.studies.refusal.recorded import recorded_effect
+from engine.studies.refusal.operating_point import recorded_effect
 
 _TELL_S = 0.25  # between two words of a measurement that goes on
 PAIRS = 40  # held-out shipped pairs of each domain

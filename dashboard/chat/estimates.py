@@ -5,8 +5,7 @@ from functools import cache
 from dashboard.chat import live
 from dashboard.chat.edits import CALIBRATION_WINDOWS, WINDOW_TOKENS
 from dashboard.state import estimates
-from engine.run.audit_plan import AuditPlan
-from engine.run.score_plan import SHIPPED, ScorePlan
+from engine.run.audit_plan import SHIPPED, AuditPlan, ScorePlan
 
 _NO_WAIT_S = 10.0
 

@@ -58,7 +58,7 @@ def _measured(entry: live.Entry, edit: Edit, about: Record) -> Record:
 
 def main(model: str = shipped.DEMO) -> None:
     from engine.commands.common import err
-    from engine.records.progress_bars import progress_bars
+    from engine.records.progress import progress_bars
 
     with progress_bars(err) as progress:
         measured(recorded(model), offered(model), progress, partial(_write, model=model), model)

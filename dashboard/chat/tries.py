@@ -15,7 +15,7 @@ from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
 from engine.edits.masks import Mask
-from engine.records.environment import environment
+from engine.records.hashing import environment
 
 KEPT = 100  # tries of a session
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}

@@ -26,15 +26,12 @@ from engine.records.manifest import read_manifest, shortfalls
 from engine.records.model_names import model_name, model_to_type
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of, with_domain_names
-from engine.stats.table_estimates import has_blocks, log_gaps
-from engine.studies.audit.control_answers import control_answers
-from engine.studies.audit.task_means import chance_sentence
+from engine.stats.blocks import has_blocks, log_gaps
 from engine.studies.claims.ledger import ledger, needed
-from engine.studies.estimate_words import units_in_words
+from engine.studies.estimate_words import chance_sentence, control_answers, units_in_words
 from engine.studies.protocols.protocol_claims import summary as protocols_summary
 from engine.studies.verdict import verdict_moves
-from engine.studies.verdict.beyond_depths import with_draws
-from engine.studies.verdict.judged_selectors import as_judged_now
+from engine.studies.verdict.judged_selectors import as_judged_now, with_draws
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
 

@@ -22,10 +22,9 @@ from dashboard.site import live_data, pages
 from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
 from dashboard.state import results, shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
-from engine.records.environment import installed_version
 from engine.records.errors import InputError
 from engine.records.files import PLAIN, make_folder, remove, write_atomic
-from engine.records.hashing import file_sha256
+from engine.records.hashing import file_sha256, installed_version
 from precomputed import paper_runs_dir
 
 EVERY = "Every command"  # of the document of commands: all helps stand there

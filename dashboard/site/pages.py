@@ -30,7 +30,7 @@ from dashboard.state.results import ORDERS, POINTS, REFUSAL_SWEEP, read_publishe
 from engine.records.manifest import read_manifest
 from engine.stats.limits import Thresholds
 from engine.studies.claims.ledger import ledger, needed
-from engine.studies.verdict.beyond_depths import DECIDED, with_draws
+from engine.studies.verdict.judged_selectors import DECIDED, with_draws
 from precomputed.paper_tables import describe, load_table
 
 Part = Callable[[Page, Run], Iterator[Block]]

@@ -16,7 +16,7 @@ from engine.run.audit_plan import AuditPlan
 from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
-    from engine.studies.forecast import Forecast
+    from engine.studies.conduct import Forecast
 
 _SAID = "estimates"  # session state: what was asked about -> what was found
 KNOWN = "What the store knows already takes no time."
@@ -65,7 +65,7 @@ def _forecast(kind: Any, model_id: str, plan: Any, names: Sequence[str], loading
     """And this device's speed in FLOP/s."""
     from engine.models.loading import load_sketch
     from engine.run.estimate import flops_per_second
-    from engine.studies.forecast import from_shapes
+    from engine.studies.conduct import from_shapes
 
     sketch = partial(load_sketch, model_id, **loading)
     return from_shapes(kind, sketch, plan, names), flops_per_second(sketch())

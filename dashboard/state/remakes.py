@@ -11,10 +11,9 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import is_published
 from engine.results.tables import TABLES
 from engine.run import recorded_plan
-from engine.run.audit_plan import OF_SWEEP, TEXT, AuditPlan, default_preset, for_model, preset
+from engine.run.audit_plan import OF_SWEEP, SHIPPED, TEXT, AuditPlan, default_preset, for_model, preset
+from engine.run.recorded_plan import Typed, typed, typed_audit
 from engine.run.refusal_plan import RefusalPlan, default_plan
-from engine.run.score_plan import SHIPPED
-from engine.run.typed_plan import Typed, typed, typed_audit
 from engine.selectors.own_scores import kept_beside
 from engine.studies.base import AUDIT, STAGES, all_analyses, analyze_groups, plan_type, whole_plan
 

@@ -22,7 +22,7 @@ from engine.records.manifest import MANIFEST, read_manifest
 from engine.results import folders
 from engine.results.places import default_store_dir
 from engine.results.tables import TABLES, with_domain_names
-from engine.stats.table_estimates import has_blocks
+from engine.stats.blocks import has_blocks
 from engine.studies.estimate_words import units_in_words
 
 SWEEP, ROWS = "sweep", "rows"  # stems that several pages name
@@ -44,7 +44,7 @@ CURVE_SCHEMA = {
     "tokens": pl.Int64,
     "printed": pl.String,  # the published text of the cell, null for measured ones
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
-    "saturated_above": pl.Float64,  # NLL, nats: the model is destroyed (`engine.stats.saturation`); null: not known
+    "saturated_above": pl.Float64,  # NLL, nats: the model is destroyed (`engine.stats.limits`); null: not known
 }
 _SEARCH_DEPTH = 3
 Given = ParamSpec("Given")

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands import common, options, runners
+from engine.commands import common, options
 from engine.records.hashing import Json
 from engine.results.store import Store
-from engine.run.audit_plan import OF_ALL, PRESETS, AuditPlan, default_preset, for_model, preset
+from engine.run.audit_plan import OF_ALL, PRESETS, SHIPPED, AuditPlan, default_preset, for_model, preset
 from engine.run.claims_plan import SHIPPED as SHIPPED_CLAIMS, selectors_of
 from engine.run.field_types import Names
-from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, all_analyses, analyze_groups, whole_plan
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     plans["shipped model"] = for_model(plans[default_preset("")], SHIPPED)
     groups = analyze_groups()
     options.add_options(parser, plans, groups, more=[group for group in groups if group not in OF_ALL])
-    runners.add_runner(parser)
+    common.add_runner(parser)
     common.add_run(parser)
 
 
@@ -88,7 +87,7 @@ def measured(
         fit = fitting(AuditInputs, sketch, plan, names, store, named=named, skip=skip)
         common.say_left_out(fit.left_out)
         folder, loaded = common.folder_and_model(args, store)
-        with runners.cell_runner(args, store, loaded) as (runner, progress):
+        with common.cell_runner(args, store, loaded) as (runner, progress):
             audit = AuditInputs(loaded, fit.plan, store, progress)
 
             def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:

@@ -13,10 +13,9 @@ import math
 from typing import TYPE_CHECKING
 
 from engine.commands import common, options
-from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
+from engine.run.audit_plan import OF_SWEEP, SHIPPED, AuditPlan, for_model
 from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
-from engine.run.score_plan import SHIPPED
 
 if TYPE_CHECKING:
     from engine.run.estimate import Estimate
@@ -51,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
 
     from engine.models.memory import room_on
     from engine.run.estimate import estimate, fits_in, flops_per_second
-    from engine.run.preflight import impossible, remaining
+    from engine.run.runner import told
+    from engine.run.scoring import impossible, remaining
 
     stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
     plan = options.plan_from(args, for_model(AuditPlan(), args.model))
@@ -78,17 +78,10 @@ def run(args: argparse.Namespace) -> None:
     if not common.as_json(args, answer):
         _show(found, free, speed)
         for one in timed:
-            _show_timed(one)
-
-
-def _show_timed(one: Timed) -> None:
-    from engine.run.runner import told
-
-    if one.seconds is None:
-        said = f"{one.stage}: not timed, since {one.made_from}; give a longer --probe"
-    else:
-        said = f"{one.stage}: {told(one.seconds)}, from {one.made_from}, timed in {one.took_s:.1f} s"
-    common.out.print(said)
+            said = f"not timed, since {one.made_from}; give a longer --probe"
+            if one.seconds is not None:
+                said = f"{told(one.seconds)}, from {one.made_from}, timed in {one.took_s:.1f} s"
+            common.out.print(f"{one.stage}: {said}")
 
 
 def _seconds(text: str) -> float:

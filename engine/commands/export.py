@@ -7,14 +7,14 @@ deployment."""
 import argparse
 from pathlib import Path
 
-from engine.commands import common, edit_options, outputs
+from engine.commands import common, options, outputs
 from engine.run.refusal_plan import RefusalPlan
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
-    edit_options.add_edit(parser)
-    edit_options.add_effect(parser, "One that breaks the model is not exported either, unless --allow-broken.")
+    options.add_edit(parser)
+    options.add_effect(parser, "One that breaks the model is not exported either, unless --allow-broken.")
     parser.add_argument("--out", type=Path, required=True, help="new or empty folder for the checkpoint")
     parser.add_argument(
         "--record",
@@ -38,15 +38,15 @@ def run(args: argparse.Namespace) -> None:
     from engine.models.checkpoints import find_checkpoint
     from engine.models.loading import load_rows
 
-    edit_options.preflight(args)
+    options.preflight(args)
     checkpoint = find_checkpoint(args.model, args.revision)
     rows = load_rows(args.model, args.revision)
     weights_hash = checkpoint.weights_hash()
-    edit = edit_options.chosen_edit(args, rows.n_rows, weights_hash)
+    edit = options.chosen_edit(args, rows.n_rows, weights_hash)
     record = read_record(args.record, edit, weights_hash) if args.record else None
     check_place(edit, args.out)
     judge = common.one_judge(args.judge or RefusalPlan.judge)
-    effect = edit_options.effect_of(args, common.load(args), edit, judge, text_first=not args.allow_broken)
+    effect = options.effect_of(args, common.load(args), edit, judge, text_first=not args.allow_broken)
     with common.progress_bar(args) as progress:
         done = export_masked(
             checkpoint, edit, args.out, effect=effect, allow_broken=args.allow_broken, record=record, progress=progress

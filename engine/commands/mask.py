@@ -12,8 +12,7 @@ from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.manifest import shortfalls
 from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan, for_model
-from engine.run.score_plan import SHIPPED
+from engine.run.audit_plan import SHIPPED, AuditPlan, for_model
 from engine.stats.removal_order import ORDERS
 
 
@@ -36,8 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from engine.edits.mask_files import write_mask
     from engine.edits.masks import removed_rows
-    from engine.run.preflight import fitting
-    from engine.run.scoring import check_seed, score_model
+    from engine.run.scoring import check_seed, fitting, score_model
     from engine.selectors import own_scores
 
     rate = parse_rate(args.rate)

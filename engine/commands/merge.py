@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common
-from engine.results.merge import Merged, merge
+from engine.results.merge import merge
 
 _SHOWN = 3  # damaged entries of each store that are named
 
@@ -34,8 +34,7 @@ def run(args: argparse.Namespace) -> None:
     counts = {name: getattr(merged, name) for name in ("cells", "new_cells", "arrays", "new_arrays")}
     if common.as_json(args, {"store": folder, **counts, "damaged": damaged}):
         return
-    common.out.print(f"{_said(merged)} merged into {folder}; next: the command of the shards, without --shard")
-
-
-def _said(merged: Merged) -> str:
-    return f"{merged.cells:,} cells ({merged.new_cells:,} new) and {merged.arrays:,} arrays ({merged.new_arrays:,} new)"
+    common.out.print(
+        f"{merged.cells:,} cells ({merged.new_cells:,} new) and {merged.arrays:,} arrays ({merged.new_arrays:,} new) "
+        f"merged into {folder}; next: the command of the shards, without --shard"
+    )

@@ -5,7 +5,6 @@ set that is there is written over only if a push of the same model made it. `rep
 `replay USER/NAME` read it."""
 
 import argparse
-from contextlib import nullcontext
 
 from engine.commands import common
 from engine.records.errors import InputError
@@ -24,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.results.json_schema import json_schema
+    from engine.results.tables import json_schema
     from engine.run import hub_runs
 
     if args.schema:
@@ -36,8 +35,7 @@ def run(args: argparse.Namespace) -> None:
     folder = common.run_folder(args.run_given, args.store)
     sizes = {name: hub_runs.size_of(one) for name, one in hub_runs.contents(folder, args.to).items()}
     places = hub_runs.places_named(folder)
-    with hub_runs.no_bars() if args.json else nullcontext():
-        pushed = None if args.dry_run else hub_runs.push(folder, args.to, public=args.public)
+    pushed = None if args.dry_run else hub_runs.push(folder, args.to, public=args.public, bars=not args.json)
     answer = {"folder": str(folder), "to": args.to, "files": sizes, "bytes": sum(sizes.values()), "places": places}
     if common.as_json(args, {**answer, "pushed": pushed and pushed._asdict()}):
         return

@@ -122,7 +122,11 @@ def _load(args: argparse.Namespace, folder: Path) -> LoadedModel:
 def _print(args: argparse.Namespace, found: Replay) -> None:
     for note in found.notes:
         common.err.print(f"note: {note}", soft_wrap=True)
-    lines = ((one.table, _verdict(one), f"{one.values:,}", _size(one.furthest)) for one in found.tables)
+    lines = []
+    for one in found.tables:
+        wrong = f"no: {len(one.differences):,} of {one.values:,}" if one.differences else "no"
+        furthest = f"{one.furthest:.1e}" if math.isfinite(one.furthest) else "not a number"
+        lines.append((one.table, "yes" if one.holds else wrong, f"{one.values:,}", furthest))
     common.print_table("run again", ("file", "holds", "values", "largest distance"), lines, texts=2)
     for one in found.tables:
         for sentence in _what(one):
@@ -132,14 +136,6 @@ def _print(args: argparse.Namespace, found: Replay) -> None:
         for reason in dict.fromkeys(found.left_out.values()):
             common.out.print(f"  {reason}")
     common.out.print(f"tolerance {args.tolerance:g}: {RULE}")
-
-
-def _verdict(one: Held) -> str:
-    return "yes" if one.holds else f"no: {len(one.differences):,} of {one.values:,}" if one.differences else "no"
-
-
-def _size(distance: float) -> str:
-    return f"{distance:.1e}" if math.isfinite(distance) else "not a number"
 
 
 def _what(one: Held) -> Iterator[str]:

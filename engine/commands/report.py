@@ -28,8 +28,6 @@ def run(args: argparse.Namespace) -> None:
     folders = [common.run_folder(model, args.store) for model in args.models]
     page = build(folders).encode()
     write_atomic(args.out, page, outputs.REPORT)
-    if common.as_json(
-        args, {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
-    ):
-        return
-    common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser")
+    answer = {"file": str(args.out), "bytes": len(page), "folders": list(map(str, folders))}
+    if not common.as_json(args, answer):
+        common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser")

@@ -2,17 +2,10 @@
 
 Counts the neuron rows that a mask can remove. Needs the configuration only, no weights."""
 
-from __future__ import annotations
-
 import argparse
 import re
-from typing import TYPE_CHECKING
 
 from engine.commands import common
-
-if TYPE_CHECKING:
-    from engine.models.checkpoints import Checkpoint
-    from engine.models.row_index import RowIndex
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +21,12 @@ def run(args: argparse.Namespace) -> None:
     index = plain_layout(checkpoint.config())
     others, experts = "", False
     if index is None:  # torch and transformers, which take seconds to import, know the model
-        index, others, experts = _of_modules(checkpoint)
+        from engine.models.experts import has_experts
+        from engine.models.rows import decoder_blocks, kept, row_index
+        from engine.models.skeletons import skeleton
+
+        model = skeleton(checkpoint)
+        index, others, experts = row_index(model), kept(decoder_blocks(model)), has_experts(model)
     kinds: dict[tuple[str, str], list[int]] = {}
     for layer in index.layers:
         projection = re.sub(r"\.\d+\.", ".*.", layer.projection)  # all experts of a kind in one line
@@ -53,13 +51,3 @@ def run(args: argparse.Namespace) -> None:
         from engine.selectors.passes import EXPERTS
 
         common.out.print(f"*: every expert; {EXPERTS}")
-
-
-def _of_modules(checkpoint: Checkpoint) -> tuple[RowIndex, str, bool]:
-    """The row index, what is always kept, and whether there are experts."""
-    from engine.models.experts import has_experts
-    from engine.models.rows import decoder_blocks, kept, row_index
-    from engine.models.skeletons import skeleton
-
-    model = skeleton(checkpoint)
-    return row_index(model), kept(decoder_blocks(model)), has_experts(model)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from engine.commands import common, options
 from engine.records.progress import begin
 from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan, for_model
-from engine.run.score_plan import SHIPPED
+from engine.run.audit_plan import SHIPPED, AuditPlan, for_model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.run.preflight import fitting
-    from engine.run.scoring import first_position_shares, score_model, told, write_scores
+    from engine.run.scoring import first_position_shares, fitting, score_model, told, write_scores
 
     plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
     plan, left_out = fitting(common.sketch(args), plan, named=args.selectors is not None)

@@ -5,17 +5,16 @@ the perplexity. Finished cells are kept: the same command resumes."""
 
 import argparse
 
-from engine.commands import common, options, runners
+from engine.commands import common, options
 from engine.commands.analyze import measured
-from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
-from engine.run.score_plan import SHIPPED
+from engine.run.audit_plan import OF_SWEEP, SHIPPED, AuditPlan, for_model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
     options.add_options(parser, plans, OF_SWEEP)
-    runners.add_runner(parser)
+    common.add_runner(parser)
     common.add_run(parser)
 
 

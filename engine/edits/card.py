@@ -14,9 +14,8 @@ from engine.edits.mask_files import UNTOLD
 from engine.models.checkpoints import Checkpoint
 from engine.models.row_index import RowIndex
 from engine.records import bounds
-from engine.records.environment import environment
 from engine.records.errors import InputError
-from engine.records.hashing import Json, canonical, file_sha256
+from engine.records.hashing import Json, canonical, environment, file_sha256
 from engine.records.manifest import read_manifest
 from engine.records.terminal import as_text
 from engine.results.folders import read_table
@@ -209,18 +208,12 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 def loading(dtype: object) -> str:
     """The lines that load the checkpoint from its own folder as it was measured."""
-    measured = str(dtype) in DTYPES
-    wanted = f"torch.{dtype}" if measured else '"auto"'
-    return "\n".join(
-        [
-            *(["import torch"] if measured else []),
-            "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            "",
-            'folder = "."  # this folder',
-            f"model = AutoModelForCausalLM.from_pretrained(folder, dtype={wanted})",
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-        ]
-    )
+    first, wanted = ("import torch\n", f"torch.{dtype}") if str(dtype) in DTYPES else ("", '"auto"')
+    return f"""{first}from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "."  # this folder
+model = AutoModelForCausalLM.from_pretrained(folder, dtype={wanted})
+tokenizer = AutoTokenizer.from_pretrained(folder)"""
 
 
 def stored_in(effect: Effect) -> str:
@@ -261,11 +254,10 @@ def lowered(effect: Effect, known: Json) -> str:
         for name, one in changes.items()
         if one.after < one.before
     ]
-    if rates := _numbers(known, "unedited_malign", "edited_malign"):
-        before, after = rates
-        if after < before:
-            domain = known.get("domain", "in the record")
-            fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
+    before, after = _numbers(known, "unedited_malign", "edited_malign") or (0.0, 0.0)
+    if after < before:
+        domain = known.get("domain", "in the record")
+        fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
     return f"**Warning:** no sum over domains fell, but refusal did in: {as_text('; '.join(fell))}." if fell else ""
 
 

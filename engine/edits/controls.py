@@ -48,11 +48,6 @@ def rank_randomised(fixed: npt.ArrayLike, shuffled: npt.ArrayLike, seed: int) ->
     return borda(fixed, permuted)
 
 
-def first_rows(order: _Order, count: int) -> Mask:
-    """The mask of the first `count` rows of a removal order."""
-    return np.sort(order[:count])
-
-
 def control_masks(
     scores: Mapping[str, npt.NDArray[np.float32]],
     rows: RowIndex,
@@ -75,7 +70,7 @@ def control_masks(
     for random_seed, values in zip(seeds, scores["random"], strict=True):
         orders.append(("random", random_seed, removal_order(values, order)))
     count = removed_count(rate, rows.n_rows)
-    full = [ControlMask(name, order, rate, seed, first_rows(ranking, count)) for name, seed, ranking in orders]
+    full = [ControlMask(name, order, rate, seed, np.sort(ranking[:count])) for name, seed, ranking in orders]
     yield from full
     lrp, ig = full[1].rows, full[2].rows
     for name, real in (("lrp_layer_matched", lrp), ("ig_layer_matched", ig)):
@@ -83,13 +78,13 @@ def control_masks(
             yield ControlMask(name, order, rate, seed, layer_matched(real, rows, seed))
     for seed in null_seeds:
         null = removal_order(rank_randomised(scores["lrp"], scores["ig"], seed), order)
-        yield ControlMask("rank_randomised", order, rate, seed, first_rows(null, count))
+        yield ControlMask("rank_randomised", order, rate, seed, np.sort(null[:count]))
 
     smaller = {"intersection": intersection(lrp, ig), "veto_lrp": veto(lrp, ig), "veto_ig": veto(ig, lrp)}
     for control, mask in smaller.items():
         yield ControlMask(control, order, rate, None, mask)
         for name, reference_seed, ranking in orders:
-            yield ControlMask(name, order, rate, reference_seed, first_rows(ranking, mask.size), control)
+            yield ControlMask(name, order, rate, reference_seed, np.sort(ranking[: mask.size]), control)
 
 
 def layer_matched(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:

@@ -12,10 +12,9 @@ from engine.edits.edit import Edit, Kind, edit_of
 from engine.edits.masks import Mask, checked_mask
 from engine.records import bounds
 from engine.records.domain_names import find_domain
-from engine.records.environment import environment
 from engine.records.errors import InputError, unknown
 from engine.records.files import FileKind, make_folder, tensors_metadata, write_atomic
-from engine.records.hashing import SCHEMA_VERSION, Json, canonical
+from engine.records.hashing import SCHEMA_VERSION, Json, canonical, environment
 from engine.records.manifest import MANIFEST, is_listed, read_manifest
 from engine.stats.removal_order import ORDERS
 

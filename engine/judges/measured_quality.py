@@ -22,7 +22,7 @@ from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.hashing import Json
 from engine.results.tables import checked
-from engine.stats.judge_error import JudgeCounts
+from engine.stats.uncertainty import JudgeCounts
 
 FILE = Path(__file__).with_suffix(".toml")
 COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")

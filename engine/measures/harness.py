@@ -28,9 +28,8 @@ from engine.models.hub_failures import explain, hub_errors
 from engine.models.loading import LoadedModel
 from engine.models.memory import saying_what_fits
 from engine.models.skeletons import quiet
-from engine.records.environment import installed_version
 from engine.records.errors import InputError, unknown
-from engine.records.hashing import Json, canonical
+from engine.records.hashing import Json, canonical, installed_version
 
 LARGEST_BATCH = 256  # requests; beyond it a batch gains nothing
 # The paper's eight, by lm-eval's names, and where in lm-eval's task folder they stand.

@@ -1,4 +1,5 @@
-"""Progress of a run: one type for bars and files. `--progress-file FILE` is what another process may read."""
+"""Progress of a run: one type for bars and files. `--progress-file FILE` is what another process may read; for people a
+bar with done, total, elapsed and remaining time, one line per stage."""
 
 import json
 import sys
@@ -7,9 +8,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress as Bar,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from engine.records.errors import InputError
 from engine.records.files import FileKind, check_file, check_folder_of, json_object, write_atomic
+from engine.records.terminal import shown
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 SoFar = Callable[[], dict[str, object]]  # of a table that grows: {"table", "columns", "rows"}
@@ -126,3 +139,43 @@ class Stopwatch:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._start
+
+
+@contextmanager
+def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iterator["ProgressBars"]:
+    """The bars begin with the first stage; to_file: what is told of them goes there, too."""
+    columns = (
+        TextColumn("{task.description:<24}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    report = ProgressBars(Bar(*columns, console=console, transient=False), to_file)
+    try:
+        yield report
+    finally:
+        if report.tasks:  # else it never began, and its end would be an empty line
+            report.bar.stop()
+
+
+class ProgressBars:
+    """Called with (stage, done, total), as every `Progress`."""
+
+    def __init__(self, bar: Bar, to_file: ProgressFile | None) -> None:
+        self.bar, self.to_file = bar, to_file
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if not self.tasks:
+            self.bar.start()
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bar.add_task(shown(stage), total=total)
+        self.bar.update(self.tasks[stage], completed=done, total=total)
+        if self.to_file is not None:
+            self.to_file(stage, done, total)
+
+    def begin(self, part: str, number: int, parts: int) -> None:
+        if self.to_file is not None:
+            self.to_file.begin(part, number, parts)
+
+    @property
+    def grow(self) -> Callable[[SoFar], None] | None:
+        return self.to_file.grow if self.to_file is not None else None

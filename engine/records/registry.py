@@ -4,7 +4,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from functools import cache
@@ -90,7 +90,8 @@ class Registry(Generic[T]):
 
     def offered(self) -> list[str]:
         """Ids without importing anything, for menus and checks; a plug-in that turns out broken is among them."""
-        return offered(self.built_in, {*self._entries, *self.here}, self.group)
+        others = {*self._entries, *self.here, *_installed(self.group)} - set(self.built_in)
+        return [*self.built_in, *sorted(others)]
 
     def __iter__(self) -> Iterator[T]:
         return iter([self.get(name) for name in self.names()])
@@ -141,12 +142,6 @@ def plug_in_code(kind: str, name: str) -> Iterator[None]:
             f"the {kind} {name!r} ended the program (sys.exit, {end.code!r}); repair or uninstall the package that "
             "brings it"
         ) from end
-
-
-def offered(built_in: Iterable[str], entries: Iterable[str], group: str) -> list[str]:
-    """Ids of a registry: the built-in ones in their order, then what is registered or installed, by id."""
-    first = list(built_in)
-    return [*first, *sorted({*entries, *_installed(group)} - set(first))]
 
 
 @cache

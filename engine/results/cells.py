@@ -18,8 +18,8 @@ from diskcache.core import MODE_BINARY, MODE_PICKLE, MODE_RAW, MODE_TEXT, UNKNOW
 from filelock import FileLock
 
 from engine.records.errors import InputError
+from engine.records.files import sweep, temporary
 from engine.records.hashing import Json
-from engine.records.leftovers import sweep, temporary
 from engine.results.damage import aside, move_aside, tell, unusable
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from engine.records.errors import InputError
-from engine.records.leftovers import temporary
+from engine.records.files import temporary
 
 FOLDER = "damaged"
 _LONGEST_BYTES = 511  # of a path, with the zero byte behind it SQLite's own limit

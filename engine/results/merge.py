@@ -15,11 +15,10 @@ from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.progress import Progress
-from engine.results.arrays import array_file, checksum as arrays_checksum, read_checked
 from engine.results.cells import LARGE_FILE, checksum
 from engine.results.damage import unusable
 from engine.results.places import default_store_dir
-from engine.results.store import Store
+from engine.results.store import Store, array_file, checksum as arrays_checksum, read_checked
 
 STAGE = "merge"
 _Found = dict[str, tuple[str, Path]]  # key -> checksum, and the first store that has it
@@ -207,10 +206,8 @@ def _opened(path: Path) -> sqlite3.Connection:
             database.execute("SELECT 1 FROM Cache LIMIT 1").fetchone()
         except sqlite3.Error as error:
             database.close()
-            readonly = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_CANTOPEN,
-                sqlite3.SQLITE_READONLY,
-            )
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            readonly = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
             if mode == "immutable=1" or not readonly or Path(f"{path}-wal").exists():
                 raise
         else:

@@ -3,12 +3,17 @@ nothing pickled is ever read. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.results.arrays import Arrays, array_file, checksum, read_arrays, save_arrays
+from engine.records.files import same_bytes, write_atomic
 from engine.results.cells import Cells
 from engine.results.damage import move_aside, tell, unusable
 from engine.results.places import (
@@ -18,6 +23,46 @@ from engine.results.places import (
     results_dir,
     store_folder,
 )
+
+Arrays = dict[str, npt.NDArray[Any]]
+CHECKSUM = "sha256"
+
+
+def array_file(store: Path, key: str) -> Path:
+    return store / "arrays" / f"{key}.safetensors"
+
+
+def read_checked(path: Path) -> tuple[str | None, bool] | None:
+    """The checksum that a file of arrays names, and whether it fits them; None where it cannot be read at all."""
+    try:
+        found = read_arrays(path) if path.is_file() else None
+    except OSError:
+        return None
+    return None if found is None else (found[1], found[1] == checksum(path.stem, found[0]))
+
+
+def checksum(key: str, arrays: Arrays) -> str:
+    """SHA-256 over the key, and names, types, shapes and bytes of the arrays in the order of their names."""
+    digest = hashlib.sha256(f"{key}\n".encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+def read_arrays(path: Path) -> tuple[Arrays, str | None] | None:
+    """The arrays and the checksum that stands beside them; None where the file is no such file. Errors: OSError."""
+    from safetensors import SafetensorError, safe_open
+
+    with path.open("rb") as stream:  # the library says of every failure that it is one of its own
+        if not stream.read(1):
+            return None
+    try:
+        with safe_open(path, framework="numpy") as tensors:
+            told = (tensors.metadata() or {}).get(CHECKSUM)
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}, told  # noqa: SIM118 - no mapping
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError):
+        return None
 
 
 class Store(Cells):
@@ -72,8 +117,12 @@ class Store(Cells):
 
     def save_arrays(self, key: str, arrays: Arrays, metadata: dict[str, str]) -> None:
         """Keep named arrays, atomically; equal arrays give equal bytes."""
+        from safetensors.numpy import save
+
+        whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        content = same_bytes(save(whole, metadata={**metadata, CHECKSUM: checksum(key, whole)}))
         try:
-            save_arrays(array_file(self.folder, key), arrays, metadata)
+            write_atomic(array_file(self.folder, key), content)
         except OSError as error:
             raise unusable(self.folder, error) from None
 

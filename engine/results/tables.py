@@ -1,4 +1,5 @@
-"""The registry of tables: what every table holds, read from `tables.toml`, and the one gate that each passes.
+"""The registry of tables: what every table holds, read from `tables.toml`, the one gate that each passes, and
+manifest and tables as JSON Schema.
 
 An analysis of one's own registers its tables by `register_table`."""
 
@@ -14,6 +15,8 @@ import polars as pl
 
 from engine.records.domain_names import is_domain_id, with_names, without_markup
 from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.records.manifest import SHARING_VERSION, manifest_schema
 from engine.records.registry import Registry
 
 TYPES: dict[str, pl.DataType] = {
@@ -197,7 +200,7 @@ def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = Fal
     for name in ordered:
         unprinted = published and (name not in about.keys or name in about.unprinted)
         wrong = _wrong(table[name], columns[name], nulls=unprinted or columns[name].null)
-        if not wrong and name == about.numbered and not _counts(table[name]):
+        if not wrong and name == about.numbered and table[name].to_list() != list(range(table.height)):
             wrong = f"{name} does not count the lines from 0"
         if wrong:
             raise InputError(f"{where}: {wrong}; another program wrote it, or the run broke; {again}")
@@ -252,10 +255,50 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
     return f"{name} is {there.filter(~inside)[0]!r}, expected {expected.replace('to inf', 'or more')}"
 
 
-def _counts(values: pl.Series) -> bool:
-    return bool((values == pl.int_range(values.len(), eager=True)).all())
-
-
 def is_id(name: str) -> bool:
     """Is this a name that can be shown anywhere: letters, digits and . _ - only?"""
     return _ID.fullmatch(name) is not None
+
+
+_JSON_COLUMN_TYPES = {"id": "string", "text": "string", "whole": "integer", "whole32": "integer", "number": "number"}
+
+
+def json_schema() -> Json:
+    """Of a `manifest.json` of this version (draft 2020-12); `$defs` has `STEM.parquet` for a line of each table, of
+    registered plug-ins too, an object by column. Numbers that are not finite, which JSON has not, are as parquet has
+    them."""
+    tables = {f"{spec.stem}.parquet": _line_schema(spec) for spec in TABLES}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:selector-audit:results:{SHARING_VERSION}",
+        "title": "manifest.json of a results folder",
+        **manifest_schema(),
+        "$defs": tables,
+    }
+
+
+def _line_schema(spec: TableSpec) -> Json:
+    return {
+        "title": spec.title,
+        "description": f"Written by `{command(spec.stem)}`. A line is named by {', '.join(spec.keys)}.",
+        "type": "object",
+        "properties": {column.name: _value_schema(column) for column in spec.columns},
+        "required": [column.name for column in spec.columns if not column.optional],
+        "additionalProperties": False,
+    }
+
+
+def _value_schema(column: Column) -> Json:
+    kind = _JSON_COLUMN_TYPES.get(column.type, "boolean")
+    value: Json = {"type": [kind, "null"] if column.null else kind}
+    value["description"] = f"{column.meaning} ({column.unit})" if column.unit else column.meaning
+    if column.values:
+        value["enum"] = [*column.values.split(), *([None] if column.null else [])]
+    elif column.type == "id":
+        value |= {"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": 200}
+    elif kind in ("integer", "number"):
+        low, high, _ = RANGES[column.range]
+        spare = ROUNDING if kind == "number" else 0
+        value |= {"minimum": low - spare} if low > float("-inf") else {}
+        value |= {"maximum": high + spare} if high < float("inf") else {}
+    return value

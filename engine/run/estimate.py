@@ -28,8 +28,8 @@ from engine.models.memory import free_host_bytes, has_own_memory, room_on
 from engine.records.errors import InputError
 from engine.run.audit_plan import AuditPlan, default_preset, preset
 from engine.run.edited_passes import sequences_per_edit
-from engine.run.preflight import impossible
 from engine.run.refusal_plan import RefusalPlan, default_plan
+from engine.run.scoring import impossible
 from engine.selectors import get_selector, with_needs
 from engine.selectors.base import ACTIVATIONS, asked_by
 from engine.selectors.gradients import IG_STEPS, Inputs, Pass, Wanted, lrp, path

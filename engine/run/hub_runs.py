@@ -6,8 +6,6 @@ weights are among it), a card, and the JSON Schema of manifest and tables. It co
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +17,7 @@ from engine.records.manifest import MANIFEST, check_same_model, notes_of, read_m
 from engine.records.model_names import model_name, model_to_type
 from engine.records.terminal import as_text
 from engine.results.folders import is_published, read_table, verified_entry
-from engine.results.json_schema import json_schema
-from engine.results.tables import TABLES
+from engine.results.tables import TABLES, json_schema
 
 TAG = "selector-audit-run"  # of the card of every data set that `push` writes: by it the next push knows its own
 CARD, SCHEMA = "README.md", "schema.json"
@@ -64,12 +61,15 @@ def places_named(folder: Path) -> list[str]:
     return sorted(set(_HERE.findall(text)))
 
 
-def push(folder: Path, repo_id: str, *, public: bool = False) -> Pushed:
+def push(folder: Path, repo_id: str, *, public: bool = False, bars: bool = True) -> Pushed:
     """Upload a run as the data set USER/NAME, which is made where there is none, for others only with `public`. One
     that is there is written over only if a push of the same model made it; what this run has not is removed from it.
     Errors: InputError, also for what the hub refuses."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+    from huggingface_hub.utils import disable_progress_bars
 
+    if not bars:  # for good: this is the last thing that a command does
+        disable_progress_bars()
     check_name(repo_id)
     uploaded = contents(folder, repo_id)
     if token_source() is None:
@@ -95,21 +95,6 @@ def push(folder: Path, repo_id: str, *, public: bool = False) -> Pushed:
     except hub_errors() as error:
         raise push_failure(repo_id, error) from None
     return Pushed(page_of(repo_id, "dataset"), commit.oid, not public if info is None else bool(info.private))
-
-
-@contextmanager
-def no_bars() -> Iterator[None]:
-    """huggingface_hub's bars are off inside."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
 
 
 def _earlier(api: Any, folder: Path, repo_id: str) -> tuple[Any, set[str]]:

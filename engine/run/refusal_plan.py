@@ -8,8 +8,8 @@ from engine.edits.contrasts import check_k, check_lambda
 from engine.judges.base import A_FOLDER, EMBEDDED, JUDGES
 from engine.records.errors import InputError
 from engine.run import field_types
+from engine.run.audit_plan import SHIPPED, ScorePlan, eval_corpus_option, eval_length_option, eval_samples_option
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
-from engine.run.score_plan import SHIPPED, ScorePlan, eval_corpus_option, eval_length_option, eval_samples_option
 from engine.selectors.base import PAPER_CONTRASTS, check_contrasts, contrast_ids, protected_by
 from engine.selectors.own_scores import names_of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 
@@ -136,29 +136,6 @@ class Count:
         return f"{total:,} cells: {self.known:,} known, {self.to_compute:,} to compute{time_left}"
 
 
-class Runner(Protocol):
-    """What studies ask for results: `local`, `ray`, or the share of a shard; results never depend on which it was.
-    whole: False for one that measures a share of the cells only. Then no file is written, and whoever makes tables
-    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole."""
-
-    @property
-    def results(self) -> Results: ...
-
-    @property
-    def whole(self) -> bool: ...
-
-    @property
-    def shared(self) -> LocalRunner: ...
-
-    def expect(self, cells: Iterable[Cell[Any]]) -> Count:
-        """Cells that the command will want: the bar is over all of them, and known ones count as done."""
-        ...
-
-    def run(self, cells: Iterable[Cell[Any]]) -> Results:
-        """`results`, with these cells among them. Errors: Measured where some of them are not this runner's."""
-        ...
-
-
 class LocalRunner:
     """One edit after another in the weights, or several as rows of one batch, as each measure's own rule says.
     announce: called with the count of what is known and what is to compute. An interrupt costs the cells under way."""
@@ -182,6 +159,7 @@ class LocalRunner:
         return self
 
     def expect(self, cells: Iterable[Cell[Any]]) -> Count:
+        """Cells that the command will want: the bar is over all of them, and known ones count as done."""
         new = [cell for cell in dict.fromkeys(cells) if cell.key not in self._expected]
         count = self.count(new)
         self._expected.update(cell.key for cell in new)
@@ -215,6 +193,7 @@ class LocalRunner:
                 self.pace.add(cell.measure, 1, measured_now((cell,))[1])
 
     def run(self, cells: Iterable[Cell[Any]]) -> Results:
+        """`results`, with these cells among them."""
         cells = list(dict.fromkeys(cells))
         self.expect(cells)
         missing = [cell for cell in cells if cell not in self.results]
@@ -380,3 +359,9 @@ class ShardRunner:
                 self._dealt |= dict.fromkeys((one.key for one in group), mine)
         for cell in cells:
             self._mine[cell.key] = self._dealt[(cell.base or cell).key]
+
+
+# What studies ask for results; these never depend on which it was. whole: False for one that measures a share of the
+# cells only. Then no file is written, and whoever makes tables raises `Measured` in their place. shared: measures all
+# that it is asked for; the runner itself where it is whole.
+Runner = LocalRunner | ShardRunner

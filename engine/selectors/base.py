@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Objective = Literal["loss", "logit"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)  # the first is the default
 SEEDS = (42, 43, 44)  # of seeded selectors: the paper, section 3.4
-# Files and ids, in menu order: the paper's seven (`engine.run.score_plan.PAPER_SELECTORS`), then ours.
+# Files and ids, in menu order: the paper's seven (`engine.run.audit_plan.PAPER_SELECTORS`), then ours.
 BUILT_IN = (
     "random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2", "grad_x_input", "ig_conductance",
     "fisher", "taylor", "atp_signed", "relp", "gradient_norm", "activation_std", "flap", "ria", "weight_norm",

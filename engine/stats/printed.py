@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.stats.blocks import mean_over_seeds
 from engine.stats.uncertainty import LEVEL, holm, two_sided_p
 
 _ARITHMETIC = 1e-9  # relative: what computing may add to half a unit
@@ -21,16 +20,21 @@ class Noise(NamedTuple):
 
 
 def noise_of(values: Sequence[float], errors: Sequence[float | None], units: float | None) -> Noise | None:
-    """The noise of the mean of one value per seed (`mean_over_seeds`); None without a standard error above 0.
+    """The noise of the mean of one value per seed, e = sqrt(mean_s e_s^2 + s^2 / n), s^2 the variance over seeds; None
+    where an error is missing, and without a standard error above 0.
 
-    errors: of each value over `units` independent units (windows, items), the same for all seeds. Degrees by Welch and
+    errors: of each value over `units` independent units (windows, items). All seeds share these, so that their part
+    does not shrink with the number of seeds (taken as wholly dependent: rather too wide). Degrees by Welch and
     Satterthwaite: e^4 / (w^2 / (units - 1) + b^2 / (seeds - 1)), with w the mean squared error of the seeds, b the
     variance over seeds over their number, e^2 = w + b. units None: as if there were many."""
-    stderr = mean_over_seeds(values, errors)[1]
-    if stderr is None or not 0 < stderr < math.inf:
+    known = [error for error in errors if error is not None]
+    if len(known) < len(values):
         return None
-    within = statistics.fmean(error * error for error in errors if error is not None)
-    between = max(stderr**2 - within, 0.0)
+    within = statistics.fmean(error * error for error in known)
+    between = statistics.variance(values) / len(values) if len(values) > 1 else 0.0
+    stderr = math.sqrt(within + between)
+    if not 0 < stderr < math.inf:
+        return None
     spread = between**2 / (len(values) - 1) if len(values) > 1 else 0.0
     spread += within**2 / (units - 1) if units is not None and units > 1 else 0.0
     return Noise(stderr, stderr**4 / spread if spread else math.inf)
@@ -80,17 +84,14 @@ def _apart(
     half = (half_unit or 0.0) + _ARITHMETIC * abs(published)
     ratio, here, ends = None, measured, (published - half, published + half)
     if log_measured is not None and published > 0:
-        ratio, here, ends = log_measured - math.log(published), log_measured, (_log(ends[0]), math.log(ends[1]))
+        low = math.log(ends[0]) if ends[0] > 0 else -math.inf
+        ratio, here, ends = log_measured - math.log(published), log_measured, (low, math.log(ends[1]))
     signed = ratio if ratio is not None else measured - published
     size = math.inf if math.isnan(signed) else abs(signed)
     if stderr is None or math.isnan(signed):
         return ratio, size, None, None
     z = math.copysign(max(0.0, ends[0] - here, here - ends[1]) / stderr, signed)
     return ratio, size, z, two_sided_p(z, math.inf if degrees is None else degrees)
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
 
 
 def differing(cells: pl.DataFrame, level: float = LEVEL) -> pl.DataFrame:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 from engine.stats.blocks import Blocks, block_stderr
-from engine.stats.uncertainty import LEVEL, Part, adjusted, estimate, seed_parts
+from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted, estimate, seed_parts
 
 USUAL_UNITS = ("row", "neuron", "head")
 UNIT_KINDS = (*USUAL_UNITS, "expert")  # which few models have
@@ -47,15 +47,6 @@ class Harm:
         return Harm(np.where(np.isfinite(apart), apart, np.nan)[None], self.tokens, self.blocks)
 
 
-class Sure(NamedTuple):
-    """A value with its standard error, Student's degrees of freedom and two-sided p; None where none is known."""
-
-    value: float
-    stderr: float | None
-    degrees: float | None
-    p: float | None
-
-
 def text_part(harm: Harm) -> Part | None:
     """What the choice of the text adds to the variance of the mean over seeds (`block_stderr`). None for a single
     window, or where the harm is not finite."""
@@ -72,17 +63,12 @@ def seed_part(harm: Harm) -> list[Part]:
     return seed_parts(means, range(len(means)))
 
 
-def difference(a: Harm, b: Harm) -> Sure:
+def difference(a: Harm, b: Harm) -> Estimate:
     """Harm of a minus harm of b, paired over blocks of windows; the seeds of a random ranking add their own variance.
     t = value / stderr with Satterthwaite's degrees of freedom. No error where one block is all, or the text's part is
     not known; equal in every window: p = 1."""
     apart = a - b
-    value, text = apart.per_token, text_part(apart)
-    if text is None or not math.isfinite(value):
-        return Sure(value, None, None, None)
-    found = estimate(value, [text, *seed_part(a), *seed_part(b)])
-    degrees = found.degrees if found.stderr else None  # equal in every window: there is nothing to be unsure of
-    return Sure(value, found.stderr, degrees, found.p_differs)
+    return estimate(apart.per_token, [text_part(apart), *seed_part(a), *seed_part(b)])
 
 
 class Compared(NamedTuple):
@@ -90,7 +76,7 @@ class Compared(NamedTuple):
 
     a: str
     b: str
-    sure: Sure
+    sure: Estimate
     p: float | None
     first: str | None
 
@@ -103,7 +89,7 @@ def compare(
     is not told apart is a tie, and so is one without an error. destroyed: selectors whose models are; a pair of these
     is not tested."""
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
-    tested = {(a, b): sure.p for a, b, sure in pairs if not {a, b} <= set(destroyed)}
+    tested = {(a, b): sure.p_differs for a, b, sure in pairs if not {a, b} <= set(destroyed)}
     p_holm = adjusted({pair: p for pair, p in tested.items() if p is not None})
     found = []
     for a, b, sure in pairs:

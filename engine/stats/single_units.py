@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.removal_order import removal_order
-from engine.stats.similarity import average_ranks, rank_correlations
+from engine.stats.removal_order import average_ranks, rank_correlations, removal_order
 from engine.stats.uncertainty import Interval, clopper_pearson, student_t, wilson
 
 CONFIDENCE = 0.95

@@ -15,8 +15,7 @@ from torch import Tensor, as_tensor
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.files import make_folder, same_bytes
-from engine.records.progress import Progress
-from engine.records.progress_bars import progress_bars
+from engine.records.progress import Progress, progress_bars
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, default_preset, for_model, preset
 from engine.run.runner import LocalRunner

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.models.loading import LoadedModel
-from engine.records.environment import environment
 from engine.records.errors import InputError, unknown
-from engine.records.hashing import Json, canonical
+from engine.records.hashing import Json, canonical, environment
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.progress import Progress
 from engine.results.folders import is_published, read_table, table_names

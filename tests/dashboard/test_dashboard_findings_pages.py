@@ -16,7 +16,7 @@ from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.tasks.page import over_seeds
 from dashboard.pages.where import block_profiles
 from dashboard.state import results
-from engine.studies.audit.task_means import downstream_mean
+from engine.studies.estimate_words import downstream_mean
 
 SHIPPED = precomputed.demo_dir() / "results"
 

@@ -20,9 +20,9 @@ from engine.edits.effect import total
 from engine.edits.mask_files import edit_from_contrast
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
-from engine.studies.refusal import effect as measuring, recorded
+from engine.studies.refusal import effect as measuring, operating_point as recorded
 from engine.studies.refusal.algorithm import write_contrasts
-from engine.studies.refusal.recorded import recorded_effect
+from engine.studies.refusal.operating_point import recorded_effect
 
 SPEC = {
     "pairs": {"hate": {"pairs": 40, "sha256": "a", "source": "mine.jsonl"}},

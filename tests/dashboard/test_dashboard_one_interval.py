@@ -12,8 +12,7 @@ from engine.results.folders import read_table, table_names
 from engine.stats.uncertainty import Estimate
 from engine.studies.claims import ledger
 from engine.studies.estimate_words import interval_words
-from engine.studies.verdict.beyond_depths import with_draws
-from engine.studies.verdict.judged_selectors import judge_selectors
+from engine.studies.verdict.judged_selectors import judge_selectors, with_draws
 from precomputed import demo_dir, smollm2_dir
 
 

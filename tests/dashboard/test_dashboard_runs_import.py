@@ -13,7 +13,7 @@ from synthetic import add_table, stability, write_run
 
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from engine.records.errors import InputError
-from engine.records.leftovers import temporary
+from engine.records.files import temporary
 from engine.records.manifest import read_manifest
 
 LISTED = {"manifest.json", "stability.parquet", "sweep.parquet"}

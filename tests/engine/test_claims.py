@@ -9,7 +9,7 @@ from engine.records.errors import InputError
 from engine.results.folders import read_table, table_names
 from engine.results.tables import checked, frame
 from engine.studies.claims import ledger as claims
-from engine.studies.verdict.beyond_depths import with_draws
+from engine.studies.verdict.judged_selectors import with_draws
 from precomputed import demo_dir
 
 

@@ -25,11 +25,10 @@ from engine.models.memory import Room
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run import estimate as fits_module
-from engine.run.audit_plan import AuditPlan
+from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.estimate import SWEEP, Estimate, Work, estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Cell, LocalRunner, Results
-from engine.run.score_plan import ScorePlan
 from engine.selectors.gradients import IG_STEPS, Inputs, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_per_pass
 from engine.studies.audit.inputs import AuditInputs

@@ -9,11 +9,10 @@ from tiny_models import save_tiny
 
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run import probe as probe_module
-from engine.run.audit_plan import AuditPlan
+from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.estimate import SCORE, SWEEP, estimate
 from engine.run.probe import CellTime, SweepTimes, probe, sweep_seconds
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
 
 SPEED = 1e15  # FLOP/s: nothing is too long beforehand
 

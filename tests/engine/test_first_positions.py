@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from engine.models.loading import LoadedModel
-from engine.run.preflight import calibration_text
-from engine.run.score_plan import ScorePlan
-from engine.run.scoring import first_position_shares
+from engine.run.audit_plan import ScorePlan
+from engine.run.scoring import calibration_text, first_position_shares
 
 
 def plan(text: Path, **more: object) -> ScorePlan:

@@ -17,7 +17,7 @@ from engine.run.runner import LocalRunner
 from engine.stats.removal_order import ORDERS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, conduct
-from engine.studies.forecast import from_shapes
+from engine.studies.conduct import from_shapes
 
 SCORING = {"selectors": ("random", "magnitude", "wanda", "lrp", "ig", "consensus2"), "seeds": (1, 2)}
 

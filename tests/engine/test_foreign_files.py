@@ -303,7 +303,7 @@ def test_what_comes_between_check_and_write_stays(tmp_path: Path, monkeypatch: p
 
 
 def test_names_on_the_way_take_nobodys_place(tmp_path: Path) -> None:
-    from engine.records.leftovers import temporary
+    from engine.records.files import temporary
 
     for put in (text, folder, pipe, linked(text)):
         place = tmp_path / put.__name__

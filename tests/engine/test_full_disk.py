@@ -162,7 +162,7 @@ def test_a_failed_write_of_a_command_is_one_line(
 
     asked = ["mask", tiny_llama.id, "--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store")]
     monkeypatch.setattr("engine.records.files.os.replace", fail)
-    monkeypatch.setattr("engine.results.arrays.write_atomic", lambda *_: None)
+    monkeypatch.setattr("engine.results.store.write_atomic", lambda *_: None)
     assert main([*asked, "--out", str(out)]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith(f"selector-audit mask: cannot read or write {out} ({os.strerror(number)})")

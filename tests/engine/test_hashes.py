@@ -19,7 +19,7 @@ from engine.models import hashes
 from engine.models.checkpoints import Checkpoint
 from engine.models.hashes import file_sha256
 from engine.records.errors import InputError
-from engine.results.arrays import checksum as kept_checksum
+from engine.results.store import checksum as kept_checksum
 
 CONTENT = b"weights " * 1000
 Numbers = npt.NDArray[Any]

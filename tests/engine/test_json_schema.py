@@ -13,10 +13,9 @@ from jsonschema import Draft202012Validator
 
 import precomputed
 from engine.records.errors import InputError
-from engine.records.manifest_form import misfit
+from engine.records.manifest import misfit
 from engine.results.folders import read_table, table_names
-from engine.results.json_schema import json_schema
-from engine.results.tables import TABLES, checked
+from engine.results.tables import TABLES, checked, json_schema
 
 SCHEMA = json_schema()
 MEASURED = [precomputed.demo_dir() / "results", precomputed.smollm2_dir() / "results"]

@@ -10,7 +10,7 @@ from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
 from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_from
 from engine.records.errors import InputError
-from engine.stats.judge_error import JudgeCounts, corrected_rate
+from engine.stats.uncertainty import JudgeCounts, corrected_rate
 
 AGAIN = f"`python -m {module.__name__} LABELLED/*.csv --kinds tests/data/replies_by_kind_*unseen.jsonl`"
 LABELLED = Path(__file__).parents[2].parent / "shared" / "data" / "judge"

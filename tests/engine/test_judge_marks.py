@@ -9,7 +9,7 @@ from adversarial_replies import NOT_ENGLISH, read
 from own_replies import own_replies
 from test_judge import LABELLED, MODELS, labelled
 
-from engine.commands.refusal.options import say_unjudged
+from engine.commands.refusal.stage import say_unjudged
 from engine.judges.base import Verdict
 from engine.judges.embedded import judge
 from engine.judges.given_replies import GivenReply, joined, unjudged, verdict_table

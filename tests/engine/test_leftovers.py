@@ -15,8 +15,7 @@ from engine.edits.edit import edit_of
 from engine.edits.export import export_masked
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel
-from engine.records.files import write_atomic
-from engine.records.leftovers import IDLE_S, sweep, temporary
+from engine.records.files import IDLE_S, sweep, temporary, write_atomic
 
 KILLED = """
 import os, signal, sys

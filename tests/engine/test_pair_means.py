@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from engine.stats.similarity import over_draws
+from engine.stats.removal_order import over_draws
 
 
 def test_it_is_the_jackknife_over_draws() -> None:

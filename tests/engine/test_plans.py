@@ -14,10 +14,9 @@ from engine.cli import build_parser, main
 from engine.commands import options
 from engine.records.errors import InputError
 from engine.run import audit_plan, refusal_plan
-from engine.run.audit_plan import AuditPlan, InvariancePlan, ProtocolsPlan, for_model
+from engine.run.audit_plan import AuditPlan, InvariancePlan, ProtocolsPlan, ScorePlan, for_model
 from engine.run.field_types import option, rates, settings_of, sizes
 from engine.run.refusal_plan import RefusalPlan, demo_plan
-from engine.run.score_plan import ScorePlan
 
 OTHER = "org/model"  # any model but the shipped one
 MODELS = (OTHER, "demo")

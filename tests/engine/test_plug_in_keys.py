@@ -15,10 +15,10 @@ from engine.interventions.kinds import INTERVENTIONS
 from engine.judges.refusals import Refusals
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
-from engine.records.environment import distributions_of, installed_version
+from engine.records.hashing import distributions_of, installed_version
 from engine.results.store import Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.runner import Cell
-from engine.run.score_plan import ScorePlan
 from engine.run.scoring import score_model
 from engine.selectors.base import REGISTRY, get_selector
 

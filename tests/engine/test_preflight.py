@@ -17,9 +17,9 @@ from engine.edits.mask_files import write_mask
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.preflight import impossible
+from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
+from engine.run.scoring import impossible
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
 from engine.studies.conduct import fitting as fitting_studies

@@ -40,7 +40,7 @@ def test_a_difference_is_the_paired_t_test_over_blocks() -> None:
     expected = scipy.stats.ttest_rel(*means)
     assert found.value == pytest.approx(float((a - b).mean()) / TOKENS)
     wider = math.sqrt(window_blocks(128).widening)  # beyond the test: neighbouring blocks are not independent
-    assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(expected.statistic) / wider, 7), rel=1e-9)
+    assert found.p_differs == pytest.approx(2 * scipy.stats.t.sf(abs(expected.statistic) / wider, 7), rel=1e-9)
     assert found.degrees == pytest.approx(7)
     assert found.stderr == pytest.approx(wider * scipy.stats.sem(means[0] - means[1]), rel=1e-9)
 
@@ -56,7 +56,7 @@ def test_seeds_add_their_variance_and_satterthwaites_degrees() -> None:
     assert found.stderr == pytest.approx(math.sqrt(text + seeds), rel=1e-9)
     assert found.degrees == pytest.approx(degrees, rel=1e-9)
     t = found.value / math.sqrt(text + seeds)
-    assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(t), degrees), rel=1e-9)
+    assert found.p_differs == pytest.approx(2 * scipy.stats.t.sf(abs(t), degrees), rel=1e-9)
 
 
 def test_what_has_no_error_is_a_tie() -> None:

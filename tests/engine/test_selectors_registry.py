@@ -12,7 +12,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.score_plan import ScorePlan
+from engine.run.audit_plan import ScorePlan
 from engine.run.scoring import score_model
 from engine.selectors import (
     ScoringRun,

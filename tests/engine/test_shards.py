@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from tiny_models import save_tiny
 from transformers import AutoModelForCausalLM
 
+from engine.commands.doctor import _reading as reading
 from engine.models.loading import load_model
 from engine.records.errors import InputError
-from engine.run.doctor import _reading as reading
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 NAME = "model.layers.0.mlp.up_proj.weight"

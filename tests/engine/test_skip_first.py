@@ -18,8 +18,8 @@ from engine.records.errors import InputError
 from engine.records.hashing import cache_key
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.recorded_plan import score_plan
-from engine.run.score_plan import ScorePlan
 from engine.run.scoring import score_at_sizes, score_model
 from engine.selectors import available_selectors, compute_scores, formula
 from engine.selectors.run import nested_scores

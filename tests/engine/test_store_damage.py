@@ -18,8 +18,7 @@ from safetensors.numpy import load_file, save
 
 from engine.records.errors import InputError
 from engine.results import damage
-from engine.results.arrays import checksum as array_checksum
-from engine.results.store import Store
+from engine.results.store import Store, checksum as array_checksum
 
 CELLS: dict[str, dict[str, Any]] = {
     f"{number:x}" * 64: {"window_nats": [number + 0.1, 7.25, 1e-300], "text": f"é{number}"} for number in range(6)

@@ -11,7 +11,7 @@ import torch
 from tiny_models import tiny_tokenizer
 
 from dashboard.state.provenance import describe_run
-from engine.commands.refusal.options import say_unjudged
+from engine.commands.refusal.stage import say_unjudged
 from engine.data.onsets import onset_tokens
 from engine.data.prompts import prompt_ids, template_variables, thinking_mode
 from engine.data.thinking import after_thinking, opened, parts
@@ -24,9 +24,9 @@ from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results
-from engine.run.score_plan import ScorePlan
 from engine.studies.audit.sweep import SweepReplies
 from engine.studies.refusal.inputs import RefusalInputs
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from engine.records.errors import InputError
-from engine.stats.permutation import compare_draws
-from engine.stats.similarity import jaccards
+from engine.stats.layer_matched import compare_draws
+from engine.stats.removal_order import jaccards
 from engine.stats.uncertainty import LEVEL
 
 ROWS, RATE = 100, 0.3

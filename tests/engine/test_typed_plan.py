@@ -10,11 +10,10 @@ import pytest
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.commands.options import plan_from
-from engine.commands.refusal.options import plan_of
-from engine.run.audit_plan import OF_SWEEP, PRESETS, AuditPlan, for_model, preset
+from engine.commands.refusal.stage import plan_of
+from engine.run.audit_plan import OF_SWEEP, PRESETS, AuditPlan, ScorePlan, for_model, preset
+from engine.run.recorded_plan import Typed, typed, typed_audit
 from engine.run.refusal_plan import default_plan
-from engine.run.score_plan import ScorePlan
-from engine.run.typed_plan import Typed, typed, typed_audit
 from engine.studies.base import analyze_groups
 
 OTHER = "org/model"

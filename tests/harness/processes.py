@@ -22,7 +22,7 @@ SOURCE = """
 import importlib, json, os, signal, sys
 import engine.cli, engine.models.loading, engine.run.runner, engine.studies.conduct, engine.edits.export
 import torch, transformers, pyarrow, pandas, datasets, scipy.stats
-from engine.records.environment import environment
+from engine.records.hashing import environment
 torch.set_num_threads(1)
 engine.cli.build_parser()  # every command's module
 environment()  # kept: the commit that files name is the same in all, although somebody may commit meanwhile

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from engine.records.environment import TESTED
+from engine.records.hashing import TESTED
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("lrp", "sharded", "downstream")

@@ -10,7 +10,7 @@ import polars as pl
 
 from dashboard.charts import controls as controls_chart, formats, palette
 from dashboard.charts.findings import words
-from engine.studies.audit.control_answers import ControlAnswer
+from engine.studies.estimate_words import ControlAnswer
 
 Row = dict[str, Any]
 

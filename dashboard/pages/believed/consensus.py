@@ -10,8 +10,8 @@ from dashboard.charts.findings import controls as findings
 from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
-from engine.stats.table_estimates import has_blocks
-from engine.studies.audit.control_answers import ControlAnswer, control_answers
+from engine.stats.blocks import has_blocks
+from engine.studies.estimate_words import ControlAnswer, control_answers
 
 ORDERS = ("LeRF", "MoRF")
 _FOUR_DIGITS = st.column_config.NumberColumn(format="%.4f")

@@ -10,7 +10,7 @@ from dashboard.charts.findings import controls as findings
 from dashboard.show import selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
-from engine.studies.verdict.beyond_depths import DECIDED, with_draws
+from engine.studies.verdict.judged_selectors import DECIDED, with_draws
 
 ORDERS = ("LeRF", "MoRF")
 

@@ -9,7 +9,7 @@ from dashboard.charts import differences as chart
 from dashboard.charts.findings import curves as findings
 from dashboard.show import selection, tools
 from dashboard.state import sources
-from engine.stats.table_estimates import has_blocks
+from engine.stats.blocks import has_blocks
 from engine.studies.estimate_words import units_in_words
 
 NOTES = (

@@ -18,8 +18,8 @@ from dashboard.state.estimates import estimated
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
+from engine.run.audit_plan import SHIPPED
 from engine.run.refusal_plan import default_plan
-from engine.run.score_plan import SHIPPED
 
 RUN_NEEDED = "A refusal edit of another model needs a refusal run of it. This makes one:"
 PAIRS_HELP = (

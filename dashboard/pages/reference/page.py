@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.pages.reference import documents, paper, published
 from dashboard.show import described, layout, selection, tools
-from engine.records.environment import installed_version
+from engine.records.hashing import installed_version
 
 HOW_TO_READ = "One document at a time; the search reads all of them, the help of every command and the paper's tables."
 HITS_AT_ONCE, PASSAGES_AT_ONCE, EXCERPT_LETTERS, READING_PX, HELP_PX = 20, 3, 320, 960, 560

@@ -19,8 +19,8 @@ from dashboard.pages.runs import catalogue as runs
 from dashboard.state import access
 from engine.records import bounds
 from engine.records.errors import InputError
+from engine.records.files import sweep, temporary
 from engine.records.hashing import file_sha256
-from engine.records.leftovers import sweep, temporary
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import read_table, table_names
 

@@ -20,9 +20,8 @@ from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
 from engine.run import audit_plan as plans
-from engine.run.audit_plan import AuditPlan, for_model
+from engine.run.audit_plan import SCORES, AuditPlan, for_model
 from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
-from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
 from engine.selectors.own_scores import ENDINGS

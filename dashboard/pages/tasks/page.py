@@ -14,7 +14,7 @@ from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
 from dashboard.state.parts import Drawn, Part
-from engine.studies.audit.task_means import (
+from engine.studies.estimate_words import (
     NEAR_CHANCE,
     chance_sentence,
     downstream_mean,

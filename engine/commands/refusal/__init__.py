@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     whole = "all stages by one command: calibrate, sweep, select, structure, control, evaluate; resumes"
     common.add_command(subcommands.add_parser("run", help=whole), run)
     for info in STAGES:
-        stage.add_options(subcommands.add_parser(info.id, help=info.title, description=info.description), info)
+        stage.add_stage_options(subcommands.add_parser(info.id, help=info.title, description=info.description), info)
     judged = subcommands.add_parser("judge", help="does each reply of a CSV, JSONL or parquet file refuse?")
     common.add_command(judged, judge)
     common.add_command(subcommands.add_parser("chat", help="talk to the model before and after an edit"), chat)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from engine.commands import common, edit_options
+from engine.commands import common, options
 from engine.records.errors import InputError
 from engine.records.terminal import shown
 from engine.run.refusal_plan import RefusalPlan
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
-    edit_options.add_edit(parser)
-    edit_options.add_effect(
-        parser, "An edit that breaks the model is shown without being asked these, and called BROKEN."
-    )
+    options.add_edit(parser)
+    options.add_effect(parser, "An edit that breaks the model is shown without being asked these, and called BROKEN.")
     parser.add_argument(
         "--max-new-tokens", type=int, default=RefusalPlan.reply_tokens,
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",
@@ -51,13 +49,13 @@ def run(args: argparse.Namespace) -> None:
 
     if args.max_new_tokens < 1:
         raise InputError(f"--max-new-tokens must be at least 1, got {args.max_new_tokens}")
-    edit_options.preflight(args)
+    options.preflight(args)
     if args.thinking:
         check_thinking(common.sketch(args).tokenizer)
     judge = common.one_judge(args.judge or RefusalPlan.judge)
     loaded = common.load(args)
-    edit = edit_options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
-    effect = edit_options.effect_of(args, loaded, edit, judge, text_first=True)
+    edit = options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
+    effect = options.effect_of(args, loaded, edit, judge, text_first=True)
     effect.check_shown(edit, loaded.weights_hash)
     if effect.broken:
         common.err.print(f"BROKEN: {effect.on_text()}")

@@ -85,9 +85,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]) -> None:
-    from engine.records.environment import environment
     from engine.records.files import make_folder, remove, write_atomic, write_parquet
-    from engine.records.hashing import SCHEMA_VERSION, file_sha256
+    from engine.records.hashing import SCHEMA_VERSION, environment, file_sha256
     from engine.results.folders import marked
 
     outputs.check_judged_folder(folder, files)
@@ -121,18 +120,15 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
     _rates(verdicts)
     for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
         if count := unjudged(rows):
-            text = f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}"
-            common.out.print(text)
+            common.out.print(f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}")
     of_one = results["verdicts"].filter(judge=results["verdicts"]["judge"][0])
     for (source,), of_source in of_one.group_by("source", maintain_order=True):
         rows = of_source.drop_nulls("reply")
         if missing := len(of_source) - len(rows):
-            text = f"{source}: {missing:,} of {len(of_source):,} lines have no reply and are in no rate"
-            common.out.print(text)
+            common.out.print(f"{source}: {missing:,} of {len(of_source):,} lines have no reply and are in no rate")
         if found := cut_off(rows):
             unknown = f"; of {len(rows) - found[1]:,} more it is not known" if found[1] < len(rows) else ""
-            text = f"{source}: {found[0]:,} of {found[1]:,} replies were cut off{unknown}"
-            common.out.print(text)
+            common.out.print(f"{source}: {found[0]:,} of {found[1]:,} replies were cut off{unknown}")
     if len(results["judge_quality"]):
         columns = ("judge", "prompts", "source", "replies", "refusals", "precision", "recall", "F1")
         lines = (_quality(line) for line in results["judge_quality"].iter_rows(named=True))

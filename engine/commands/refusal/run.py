@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
-from engine.commands.refusal import options, stage
+from engine.commands.refusal import stage
 from engine.records.errors import unknown
 from engine.run.field_types import words
 from engine.run.refusal_plan import DRAWS, SPLITS, STEERING
@@ -26,7 +26,7 @@ STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    options.add_options(parser, more=(DRAWS, SPLITS, STEERING))
+    stage.add_options(parser, more=(DRAWS, SPLITS, STEERING))
     stage.add_sets(parser)
     parser.add_argument(
         "--compose", metavar="DOMAIN,…", help="also one mask for these domains together, as `refusal compose` makes it"
@@ -46,7 +46,7 @@ def _beyond() -> list[str]:
 def run(args: argparse.Namespace) -> None:
     from engine.results.folders import read_table
     from engine.studies.conduct import run_studies
-    from engine.studies.refusal.composed import check_domains
+    from engine.studies.refusal.draws import check_domains
     from engine.studies.refusal.mask_outputs import kept_masks
     from engine.studies.refusal.operating_point import POINTS
     from engine.studies.refusal.points import Chosen
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
             raise unknown("stage", name, _beyond())
     sets, tasks = stage.sets_and_tasks(args)
     makers = {"sweep": Chosen, "evaluate": lambda run: Evaluated(run, sets, tasks)}  # the sweep with its points
-    with options.experiment(args, STAGES_OF_RUN, quiet=True) as (refusal, folder, runner):
+    with stage.experiment(args, STAGES_OF_RUN, quiet=True) as (refusal, folder, runner):
 
         def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
             if not args.json:
@@ -88,15 +88,15 @@ def run(args: argparse.Namespace) -> None:
     for row in rows:
         if note := _notes(row):
             common.out.print(f"{row['selector']} {row['domain']}: {note}")
-    options.say_masks(args, folder, POINTS)
+    stage.say_masks(args, folder, POINTS)
     if composed:
-        options.say_masks(args, folder, "composed")
-    common.out.print(f"  {options.dashboard_command(args, folder)}")
+        stage.say_masks(args, folder, "composed")
+    common.out.print(f"  {stage.dashboard_command(args, folder)}")
 
 
 def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> None:
     """The bar is over all cells that there may be, which are told unless quiet."""
-    from engine.studies.forecast import at_pace
+    from engine.studies.conduct import at_pace
 
     swept, points = at_pace(STAGES.get("control").make(refusal), refusal, runner)
     if not quiet:

@@ -14,8 +14,13 @@ from engine.models.row_index import Layer, RowIndex
 from engine.results.tables import frame
 from engine.run.audit_plan import AgreementPlan
 from engine.run.runner import Results
-from engine.stats.removal_order import removal_order
-from engine.stats.similarity import average_ranks, expected_random_jaccard, jaccards, rank_correlations
+from engine.stats.removal_order import (
+    average_ranks,
+    expected_random_jaccard,
+    jaccards,
+    rank_correlations,
+    removal_order,
+)
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -85,12 +90,9 @@ def pairwise(
         for rate in rates:
             here = members[rate][:, inside]
             jaccard[name, rate] = jaccards(here)
-            expected[name, rate] = _expected(here.sum(1).tolist(), here.shape[1])
+            sizes, rows = here.sum(1).tolist(), here.shape[1]
+            expected[name, rate] = np.array([[expected_random_jaccard(rows, a, b) for b in sizes] for a in sizes])
     return Pairwise(jaccard, expected, rank_correlations(ranks))
-
-
-def _expected(sizes: list[int], rows: int) -> Matrix:
-    return np.array([[expected_random_jaccard(rows, a, b) for b in sizes] for a in sizes])
 
 
 def _pairs(rankings: Sequence[Ranking]) -> list[tuple[str, str, tuple[npt.NDArray[np.intp], ...]]]:

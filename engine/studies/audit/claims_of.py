@@ -17,13 +17,12 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import RandomMasksPlan, SinglesPlan
 from engine.run.claims_plan import EFFECTS, PRUNING, ClaimsPlan, PublishedClaim, claim_of, selectors_of
-from engine.run.preflight import LeftOut, impossible
 from engine.run.runner import Cell, Results
+from engine.run.scoring import LeftOut, impossible
 from engine.selectors import get_selector
 from engine.stats.blocks import block_difference, paired_difference
-from engine.stats.layer_matched import against_controls
-from engine.stats.permutation import p_value
-from engine.stats.saturation import both_above
+from engine.stats.layer_matched import against_controls, p_value
+from engine.stats.limits import both_above
 from engine.stats.single_units import compared, correlation, shuffled
 from engine.stats.uncertainty import LEVEL, estimate, text_part
 from engine.studies.audit.inputs import AuditInputs

@@ -15,26 +15,16 @@ from engine.results.tables import frame
 from engine.run.audit_plan import RandomMasksPlan, SpecificPlan
 from engine.run.runner import Cell, Results
 from engine.selectors import compute_scores
-from engine.stats.blocks import block_difference, paired_difference
+from engine.stats.blocks import block_difference, paired_difference, with_documents
 from engine.stats.layer_matched import Against, against_controls, looks, sure_enough
-from engine.stats.limits import BASELINE
+from engine.stats.limits import BASELINE, both_above, largest_unsaturated
 from engine.stats.removal_order import ORDERS
-from engine.stats.saturation import both_above, largest_unsaturated
-from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
-from engine.studies.verdict.beyond_depths import Told, told
+from engine.studies.verdict.judged_selectors import Told, told
 
-
-class Measured(NamedTuple):
-    control: str
-    order: str
-    rate: float
-    seed: int | None
-    rows_removed: int
-    size_matched_to: str | None
-    result: NegativeLogLikelihood
+Measured = tuple[ControlMask, NegativeLogLikelihood]
 
 
 @register_study(
@@ -61,11 +51,7 @@ class Controls(Study[AuditInputs]):
         yield from (audit.nll(audit.edit(mask.rows)) for mask in _masks(audit))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        measured = []
-        for one in _masks(audit):
-            nll = results[audit.nll(audit.edit(one.rows))]
-            place = (one.control, one.order, one.rate, one.seed)
-            measured.append(Measured(*place, one.rows.size, one.size_matched_to, nll))
+        measured = [(one, results[audit.nll(audit.edit(one.rows))]) for one in _masks(audit)]
         return {
             "controls": controls_table(audit.loaded.id, measured),
             "control_differences": differences_table(audit.loaded.id, measured, audit.saturated_above(results)),
@@ -82,9 +68,9 @@ def _masks(audit: AuditInputs) -> Iterator[ControlMask]:
 def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
     """One line per mask, in the order given."""
     lines = []
-    for one in measured:
-        nll = one.result.nats_per_token
-        numbers = (one.rows_removed, nll, perplexity(nll))
+    for one, result in measured:
+        nll = result.nats_per_token
+        numbers = (one.rows.size, nll, perplexity(nll))
         lines.append((model, one.control, one.order, one.rate, one.seed, *numbers, one.size_matched_to))
     return frame("controls", lines)
 
@@ -92,27 +78,28 @@ def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
 def differences_table(model: str, measured: Sequence[Measured], limit: float) -> pl.DataFrame:
     """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows.
     limit: NLL above which a model is destroyed."""
-    consensus = {(one.order, one.rate, one.size_matched_to): one for one in measured if one.control == REFERENCE}
+    consensus = {
+        (one.order, one.rate, one.size_matched_to): (one, nll) for one, nll in measured if one.control == REFERENCE
+    }
     lines = []
-    for one in measured:
+    for one, nll in measured:
         if one.control == REFERENCE or one.size_matched_to is not None:
             continue
-        for reference in _references(one, consensus):
-            difference, stderr = paired_difference(one.result, reference.result)
+        for reference, beside in _references(one, consensus):
+            difference, stderr = paired_difference(nll, beside)
             z = difference / stderr if stderr else None
-            blocks = block_difference(one.result, reference.result)
-            sizes = (one.rows_removed, REFERENCE, reference.rows_removed)
-            numbers = (difference, stderr, z, *blocks, both_above(limit, one.result, reference.result))
+            sizes = (one.rows.size, REFERENCE, reference.rows.size)
+            numbers = (difference, stderr, z, *block_difference(nll, beside), both_above(limit, nll, beside))
             lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, *numbers))
     table = frame("control_differences", lines, optional=(*COLUMNS, "saturated"))
-    return with_documents(table, measured[0].result.blocks if measured else None)
+    return with_documents(table, measured[0][1].blocks if measured else None)
 
 
-def _references(one: Measured, consensus: Mapping[tuple[str, float, str | None], Measured]) -> Iterator[Measured]:
+def _references(one: ControlMask, consensus: Mapping[tuple[str, float, str | None], Measured]) -> Iterator[Measured]:
     full = consensus[one.order, one.rate, None]
     if one.control in SMALLER:
         yield consensus[one.order, one.rate, one.control]
-    if one.control not in SMALLER or one.rows_removed != full.rows_removed:
+    if one.control not in SMALLER or one.rows.size != full[0].rows.size:
         yield full
 
 
@@ -140,7 +127,7 @@ class Specific(Study[AuditInputs]):
     A control removes as many rows of every layer (Linear) as the selector's mask, at random (the paper, sections 3.2
     and 5.3). Every selector of the plan but random; both orders, `matched_seeds` controls for every ranking. Compared
     at the largest of `specific_rates` at which the mean NLL of these controls is not saturated
-    (`engine.stats.saturation`); where there is none, the answer is `saturated` and the line is of the smallest rate.
+    (`engine.stats.limits`); where there is none, the answer is `saturated` and the line is of the smallest rate.
     The rate is searched by bisection with the first control of every ranking, then confirmed with all of them, at it
     and at the next. With `specific_until` the controls there are doubled until the difference is sure enough
     (`looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,25 +13,17 @@ from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import DomainPlan
-from engine.run.preflight import calibration_text
 from engine.run.runner import Cell, Results
+from engine.run.scoring import calibration_text
 from engine.selectors import get_selector
-from engine.stats.blocks import block_error, defined
-from engine.stats.permutation import compare_draws
-from engine.stats.similarity import average_ranks, jaccard, jaccards, rank_correlations, spearman
-from engine.stats.table_estimates import with_documents
+from engine.stats.blocks import block_error, defined, with_documents
+from engine.stats.layer_matched import compare_draws
+from engine.stats.removal_order import average_ranks, jaccard, jaccards, rank_correlations, spearman
 from engine.stats.uncertainty import COLUMNS, LEVEL
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")
-
-
-class _Both(NamedTuple):
-    """One selector calibrated on each corpus."""
-
-    selector: str
-    rankings: tuple[Ranking, Ranking]
 
 
 Line = tuple[object, ...]
@@ -45,12 +37,12 @@ class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 
     Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
-    plan's evaluation text (the paper, appendix D); saturated: both destroy the model (`engine.stats.saturation`).
+    plan's evaluation text (the paper, appendix D); saturated: both destroy the model (`engine.stats.limits`).
     `domain_evaluation` has the same masks on the evaluation text of both corpora. dense_nll: the unmasked model on the
     same text. A seeded selector counts by its first seed.
 
     `domain_draws` has the overlap of disjoint draws within each text and between the two, all of one size, and whether
-    the text can be told apart from the draw (`engine.stats.permutation`). Beyond the paper.
+    the text can be told apart from the draw (`engine.stats.layer_matched`). Beyond the paper.
 
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read."""
 
@@ -70,17 +62,19 @@ class Domain(Study[AuditInputs]):
         texts = _texts(audit) if both else []
         for text in texts:
             yield audit.nll(UNEDITED, text)
-        for one in both:
+        for _, ranked in both:
             for rate in audit.plan.domain_rates:
                 for text in texts:
-                    for ranking in one.rankings:
+                    for ranking in ranked:
                         yield audit.nll(ranking.edit("lerf", rate), text)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        table, evaluations = [], []
-        for selector, ranked in _selectors(audit):
-            texts = _texts(audit)
+        table, evaluations, drawn, both = [], [], list[Line](), list(_selectors(audit))
+        texts = _texts(audit) if both else []
+        if both:
             names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
+            drawn = list(draw_lines(audit, [selector for selector, _ in both], names))
+        for selector, ranked in both:
             rho = defined(spearman(*(one.scores for one in ranked)))
             for rate in audit.plan.domain_rates:
                 edits = [ranking.edit("lerf", rate) for ranking in ranked]
@@ -104,14 +98,8 @@ class Domain(Study[AuditInputs]):
         return {
             "domain": with_documents(frame("domain", table, optional=_ERRORS), audit.evaluation.blocks),
             "domain_evaluation": evaluated,
-            "domain_draws": frame("domain_draws", self._draws(audit)),
+            "domain_draws": frame("domain_draws", drawn),
         }
-
-    def _draws(self, audit: AuditInputs) -> Iterator[Line]:
-        selectors = [one.selector for one in _selectors(audit)]
-        if selectors:
-            names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
-            yield from draw_lines(audit, selectors, names)
 
 
 def _check_two_texts(audit: AuditInputs) -> None:
@@ -127,8 +115,8 @@ def _check_two_texts(audit: AuditInputs) -> None:
         )
 
 
-def _selectors(audit: AuditInputs) -> Iterator[_Both]:
-    """The data-dependent selectors, calibrated on both corpora."""
+def _selectors(audit: AuditInputs) -> Iterator[tuple[str, tuple[Ranking, Ranking]]]:
+    """The data-dependent selectors, and their rankings as calibrated on either corpus."""
     _check_two_texts(audit)
     second = audit.plan.domain_corpus
     selectors = [name for name in audit.plan.scoring.selectors if not get_selector(name).data_free]
@@ -140,7 +128,7 @@ def _selectors(audit: AuditInputs) -> Iterator[_Both]:
         raise InputError(f"both calibration texts are called {names[0]}; rename one of the files")
     for name in selectors:
         scores = other.ranking(name).numpy()
-        yield _Both(name, (audit.ranking(name), Ranking(name, None, scores, audit.plan.intervention)))
+        yield name, (audit.ranking(name), Ranking(name, None, scores, audit.plan.intervention))
 
 
 def _name(spec: dict[str, Any]) -> str:

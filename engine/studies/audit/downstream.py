@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.edits.edit import Ranking
 from engine.measures.harness import ACCURACY, DownstreamTask, Harness, TaskScores, check_tasks, downstream_tasks
-from engine.records.environment import installed_version
+from engine.records.hashing import installed_version
 from engine.results.tables import frame
 from engine.run.audit_plan import DownstreamPlan
 from engine.run.runner import Cell, Results
@@ -60,10 +60,8 @@ class Downstream(Study[AuditInputs]):
 
 def _tasks(audit: AuditInputs) -> list[tuple[DownstreamTask, TaskScores]]:
     def make() -> list[tuple[DownstreamTask, TaskScores]]:
-        tasks, harness = (
-            downstream_tasks(audit.plan.downstream_tasks, audit.plan.downstream_items),
-            Harness(audit.loaded),
-        )
+        tasks = downstream_tasks(audit.plan.downstream_tasks, audit.plan.downstream_items)
+        harness = Harness(audit.loaded)
         sizes = (audit.plan.scoring.batch_size or harness.batch_size(harness.longest(one.task)[0]) for one in tasks)
         return [(one, TaskScores(harness, one.task, size)) for one, size in zip(tasks, sizes, strict=True)]
 

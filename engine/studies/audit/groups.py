@@ -14,9 +14,8 @@ from engine.models.row_index import RowIndex
 from engine.results.tables import frame
 from engine.run.audit_plan import DangerousPlan, RankDistributionPlan
 from engine.run.runner import Cell, Results
-from engine.stats.blocks import block_difference
+from engine.stats.blocks import block_difference, with_documents
 from engine.stats.layer_matched import Candidate, judge_groups
-from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import LEVEL
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Expected, Study, Tables, register_study
@@ -65,7 +64,7 @@ class Dangerous(Study[AuditInputs]):
     at fault. So each such group stands beside `dangerous_draws` random groups of as many rows of the same sublayer,
     each removed alone, and is `confirmed` where it does more harm than these after Holm's correction over the groups
     of all selectors (`engine.stats.layer_matched`). Groups within the limit are not compared and need no further cells;
-    where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.saturation`)."""
+    where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.limits`)."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense

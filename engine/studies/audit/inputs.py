@@ -24,18 +24,26 @@ from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.manifest import read_manifest, shortfalls
 from engine.records.progress import Progress
-from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, write_tables
-from engine.results.store import Store
-from engine.run.audit_plan import TEXT, AuditPlan
-from engine.run.preflight import LeftOut, calibration_text, evaluation_text, fitting
+from engine.results.store import Arrays, Store
+from engine.run.audit_plan import TEXT, AuditPlan, ScorePlan
 from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import Cell, Results
-from engine.run.score_plan import ScorePlan
-from engine.run.scoring import SCORES_FILE, Scored, read_scores, score_model, score_tokens, write_scores
+from engine.run.scoring import (
+    SCORES_FILE,
+    LeftOut,
+    Scored,
+    calibration_text,
+    evaluation_text,
+    fitting,
+    read_scores,
+    score_model,
+    score_tokens,
+    write_scores,
+)
 from engine.selectors import get_selector
 from engine.selectors.run import KeptSums
-from engine.stats.saturation import saturated_above
+from engine.stats.limits import saturated_above
 from engine.studies.base import ANALYSES, AUDIT, Study, StudyInfo, Tables, plan_type
 from engine.studies.claims.ledger import ledger, needed
 from engine.studies.conduct import OtherText, Recorded, Remaking, StudyInputs
@@ -185,7 +193,7 @@ class AuditInputs(StudyInputs):
         return self.nll(UNEDITED)
 
     def saturated_above(self, results: Results) -> float:
-        """The NLL above which the model is destroyed (`engine.stats.saturation`). results: with the cell `dense`."""
+        """The NLL above which the model is destroyed (`engine.stats.limits`). results: with the cell `dense`."""
         return self.saturated_above_on(self.dense, results)
 
     def saturated_above_on(self, dense: Cell[NegativeLogLikelihood], results: Results) -> float:
@@ -215,13 +223,6 @@ class AuditInputs(StudyInputs):
                 f"{analysis} needs the scores of {', '.join(needed)}, and this audit has no {', no '.join(missing)}; "
                 "add to --selectors what this model's architecture allows (lrp and consensus2 need lxt's rules for it)"
             )
-
-    def spec(self, *, evaluated: bool = True) -> Json:
-        """What a manifest says about the scores behind an analysis and, where it measures one, the text."""
-        spec: Json = {"scores": self.scored.spec}
-        if evaluated:
-            spec["evaluation"] = self.evaluation.record()
-        return spec
 
     @classmethod
     def fitting_plan(cls, sketch: LoadedModel, plan: AuditPlan, *, named: bool) -> tuple[AuditPlan, LeftOut]:
@@ -263,7 +264,8 @@ class AuditInputs(StudyInputs):
     def write(
         self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
     ) -> None:
-        spec = self.spec(evaluated=info.reads_text) | {"settings": self._settings()}
+        spec: Json = {"scores": self.scored.spec, "settings": self._settings()}
+        spec |= {"evaluation": self.evaluation.record()} if info.reads_text else {}
         spec |= self.short_texts() if info.id == "domain" else {}
         write_tables(folder, tables, self.loaded.fingerprint, spec | study.record(self), elapsed_s)
 
@@ -318,7 +320,7 @@ class AuditInputs(StudyInputs):
         return settings
 
     def short_texts(self) -> Json:
-        """The same of further texts (a second corpus) that were too short; of the others `spec` says it."""
+        """The records of further texts (a second corpus) that were too short."""
         read = [scored.spec["calibration"] for scored in self._scored_on.values()]
         read += [text.record() for key, text in self._texts.items() if key[0] != self.plan.eval_corpus]
         short = [record for record in read if shortfalls(record)]

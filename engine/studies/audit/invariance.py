@@ -17,14 +17,12 @@ from engine.measures.logit_bits import Bits, LogitBits
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.run.audit_plan import InvariancePlan
-from engine.run.preflight import calibration_text
+from engine.run.audit_plan import InvariancePlan, ScorePlan
 from engine.run.runner import Cell, LocalRunner, Results
-from engine.run.score_plan import ScorePlan
+from engine.run.scoring import calibration_text
 from engine.selectors import get_selector
-from engine.stats.blocks import block_difference, defined
-from engine.stats.similarity import average_ranks, jaccard, rank_correlations
-from engine.stats.table_estimates import with_documents
+from engine.stats.blocks import block_difference, defined, with_documents
+from engine.stats.removal_order import average_ranks, jaccard, spearman
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.invariance.invariance_verdicts import judge_invariance
@@ -175,17 +173,15 @@ def _rewrites(model: str, found: Measured) -> list[tuple[object, ...]]:
 
 def _compared(audit: AuditInputs, found: Measured, results: Results) -> Iterable[tuple[object, ...]]:
     rate = audit.plan.invariance.invariance_rate
-    ranks = [average_ranks(one.scores, one.order("lerf")) for one in found.before]
     for under in found.rescaled:
-        for first, second, rank in zip(found.before, under.ranked, ranks, strict=True):
-            pair = np.stack([rank, average_ranks(second.scores, second.order("lerf"))])
+        for first, second in zip(found.before, under.ranked, strict=True):
             edits = [one.edit("lerf", rate) for one in (first, second)]
             overlap = defined(jaccard(edits[0].units, edits[1].units))
             equal = float(np.mean(first.scores.view(np.int32) == second.scores.view(np.int32)))
             nll = [results[audit.nll(edit)] for edit in edits]
             moved = nll[1].nats_per_token - nll[0].nats_per_token
             stderr, _ = block_difference(nll[1], nll[0])
-            alike = (defined(float(rank_correlations(pair)[0, 1])), overlap, equal)
+            alike = (defined(spearman(first.scores, second.scores)), overlap, equal)
             costs = (nll[0].nats_per_token, nll[1].nats_per_token, moved, stderr)
             yield (audit.loaded.id, under.id, first.selector, first.seed, rate, *alike, *costs)
 

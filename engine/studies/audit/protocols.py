@@ -20,10 +20,9 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.audit_plan import ProtocolsPlan
 from engine.run.runner import Cell, Results
-from engine.stats.limits import BASELINE
+from engine.stats.blocks import with_documents
+from engine.stats.limits import BASELINE, saturated_above
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
-from engine.stats.saturation import saturated_above
-from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.protocols.protocol_claims import claims, summary as protocols_summary
@@ -52,7 +51,7 @@ class Protocols(Study[AuditInputs]):
     One edit gives all metrics from one pass (`Fidelity`) on the plan's first evaluation windows. A unit's score is the
     sum of its rows' scores (`engine.models.units`), ranked and cut as rows are: round(rate * units) of a kind. Kinds
     that the model does not have are left out, with the reason in `protocols_units`. Two selectors whose models are both
-    destroyed under a protocol (`engine.stats.saturation`) are not compared by it. Beyond the paper.
+    destroyed under a protocol (`engine.stats.limits`) are not compared by it. Beyond the paper.
 
     Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order."""
 
@@ -89,8 +88,9 @@ class Protocols(Study[AuditInputs]):
                     lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
                 for pair in compare(found, way.order, destroyed=destroyed[way]):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
-                    sure = pair.sure
-                    numbers = (sure.value, sure.stderr, sure.degrees, sure.p, pair.p, pair.first)
+                    sure = pair.sure  # with an error of 0, equal in every window, there is nothing to be unsure of
+                    degrees = sure.degrees if sure.stderr else None
+                    numbers = (sure.value, sure.stderr, degrees, sure.p_differs, pair.p, pair.first)
                     saturated = {pair.a, pair.b} <= destroyed[way]
                     lines["protocols_pairs"].append((*where, pair.a, pair.b, *both, *numbers, saturated))
             for intervention, kind, areas in _areas(harms, dense):

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.data.corpora import Windows
-from engine.edits.edit import ZERO, Edit, Ranking
+from engine.edits.edit import ZERO, Edit
 from engine.edits.masks import mask_parts
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.units import ROW, UNITS, Units
 from engine.results.tables import frame
 from engine.run.audit_plan import JointPlan, PartsPlan, SinglesPlan
 from engine.run.runner import Cell, Results
-from engine.stats.blocks import block_difference, defined, paired_difference
+from engine.stats.blocks import block_difference, defined, paired_difference, with_documents
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.single_units import (
     clearly_helping,
@@ -27,7 +27,6 @@ from engine.stats.single_units import (
     spearman_interval,
     stratified_sample,
 )
-from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import CONFIDENCE, student_t
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -184,19 +183,6 @@ def _against(scores: Numbers, effects: Numbers) -> tuple[object, ...]:
     return (*found, *((signs.value, *signs.interval) if signs else (None, None, None)))
 
 
-class _Part(NamedTuple):
-    """The rows of a mask in one projection or one block, and all its other rows."""
-
-    ranking: Ranking
-    order: str
-    rate: float
-    part: str
-    name: str
-    whole: Edit
-    alone: Edit
-    without: Edit
-
-
 @register_study(
     "parts", of=AUDIT, plan=PartsPlan, tables=("parts",), title="Which projections and blocks of a mask do its harm?"
 )
@@ -210,19 +196,19 @@ class Parts(Study[AuditInputs]):
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield _cell(audit, audit.edit([]))
-        for part in _parts(audit):
-            yield from (_cell(audit, edit) for edit in (part.whole, part.alone, part.without))
+        for *_, edits in _parts(audit):
+            yield from (_cell(audit, edit) for edit in edits)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         dense, lines = results[_cell(audit, audit.edit([]))], []
-        for part in _parts(audit):
-            whole, alone, without = (results[_cell(audit, edit)] for edit in (part.whole, part.alone, part.without))
+        for *where, edits in _parts(audit):
+            whole, alone, without = (results[_cell(audit, edit)] for edit in edits)
             harm = whole.nats_per_token - dense.nats_per_token
             difference = whole.nats_per_token - without.nats_per_token
             lines.append((
-                audit.loaded.id, part.ranking.selector, part.ranking.seed, part.order, part.rate, part.part, part.name,
-                part.alone.size, alone.nats_per_token, without.nats_per_token, whole.nats_per_token,
-                dense.nats_per_token, difference / harm if harm > 0 else None, *block_difference(whole, without),
+                audit.loaded.id, *where, edits[1].size, alone.nats_per_token, without.nats_per_token,
+                whole.nats_per_token, dense.nats_per_token, difference / harm if harm > 0 else None,
+                *block_difference(whole, without),
             ))  # fmt: skip
         return {"parts": with_documents(frame("parts", lines), dense.blocks)}
 
@@ -232,7 +218,9 @@ def _cell(audit: AuditInputs, edit: Edit) -> Cell[Any]:
     return audit.nll(edit, evaluation.first(min(audit.plan.parts_windows, len(evaluation.sample_ids))))
 
 
-def _parts(audit: AuditInputs) -> Iterator[_Part]:
+def _parts(audit: AuditInputs) -> Iterator[tuple[Any, ...]]:
+    """selector, seed, order, rate, part, its name, and three edits: the mask, its rows in one projection or one block,
+    and all its other rows."""
     for ranking in audit.rankings:
         if ranking.selector == BASELINE:
             continue
@@ -241,7 +229,7 @@ def _parts(audit: AuditInputs) -> Iterator[_Part]:
                 mask = ranking.edit(order, rate).units
                 for part, name, inside in mask_parts(mask, audit.loaded.rows):
                     edits = (audit.edit(mask), audit.edit(mask[inside]), audit.edit(mask[~inside]))
-                    yield _Part(ranking, order, rate, part, name, *edits)
+                    yield ranking.selector, ranking.seed, order, rate, part, name, edits
 
 
 LEAST = 10  # sampled rows of a mask
@@ -258,7 +246,7 @@ class Joint(Study[AuditInputs]):
     of the mask x mean single harm of those that the sample of `singles` holds, which is a random sample of the mask
     too. Its 95% interval is Student's t over these rows (their errors of measurement are in their spread); null for
     fewer than 10. First-order scores rank rows by what each does alone. `saturated`:
-    the mask destroys the model, so that its harm has no size (`engine.stats.saturation`). Beyond the paper."""
+    the mask destroys the model, so that its harm has no size (`engine.stats.limits`). Beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         sample = sampled_rows(audit)

@@ -15,14 +15,12 @@ from engine.records.hashing import Json
 from engine.results.folders import table_names
 from engine.results.tables import frame
 from engine.run.audit_plan import CalibrationDrawsPlan, StabilityPlan
-from engine.run.preflight import calibration_text
 from engine.run.runner import Cell, Results
-from engine.run.scoring import score_at_sizes
+from engine.run.scoring import calibration_text, score_at_sizes
 from engine.selectors import get_selector
 from engine.selectors.own_scores import Scores, draws
 from engine.stats.blocks import defined
-from engine.stats.removal_order import ORDERS
-from engine.stats.similarity import average_ranks, jaccard, over_draws, rank_correlations
+from engine.stats.removal_order import ORDERS, average_ranks, jaccard, over_draws, rank_correlations, spearman
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
@@ -59,11 +57,8 @@ class Stability(Study[AuditInputs]):
         for selector, by_size in _nested(audit).items():
             reference = max(by_size)
             whole = by_size[reference]
-            ranks = [average_ranks(one.scores, one.order("lerf")) for one in whole]
             for size, ranked in by_size.items():
-                here = ranks if size == reference else [average_ranks(one.scores, one.order("lerf")) for one in ranked]
-                pairs = zip(here, ranks, strict=True)
-                rho = float(np.mean([rank_correlations(np.stack(pair))[0, 1] for pair in pairs]))
+                rho = float(np.mean([spearman(a.scores, b.scores) for a, b in zip(ranked, whole, strict=True)]))
                 for rate in audit.plan.stability_rates:
                     edits = [(a.edit("lerf", rate), b.edit("lerf", rate)) for a, b in zip(ranked, whole, strict=True)]
                     overlap = float(np.mean([jaccard(a.units, b.units) for a, b in edits]))

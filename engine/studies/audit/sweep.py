@@ -1,7 +1,8 @@
 """Curves: every measure of the plan, what the model says, and the budget, under growing edits of every ranking."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +25,9 @@ from engine.results.tables import frame
 from engine.run.audit_plan import SWEEP_RATES, BudgetPlan, RepliesPlan
 from engine.run.runner import Cell, LocalRunner, Results
 from engine.selectors.base import SEEDS
-from engine.stats.blocks import block_difference, block_error
-from engine.stats.removal_budget import Harm, first_crossing, next_count
+from engine.stats.blocks import block_difference, block_error, with_documents
+from engine.stats.limits import Harm, first_crossing, next_count
 from engine.stats.removal_order import ORDERS
-from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
@@ -67,23 +67,19 @@ class Sweep(Study[AuditInputs]):
             table = frame("sweep", lines, optional=(*COLUMNS, *more))
             limit = audit.saturated_above(results)
             tables["sweep"] = with_documents(table, audit.evaluation.blocks).with_columns(saturated_above=limit)
-        others = [
-            (
-                *_place(audit.loaded.id, point),
-                name,
-                found.value,
-                found.stderr,
-                found.tokens,
-                MEASURES.get(name).unit,
-                *more.values(),
-            )
-            for name in audit.plan.measures
-            if name != "nll"
-            for point in self._points(audit, name)
-            for found in [results[point.cell]]
-        ]
+        others = []
+        for name in (name for name in audit.plan.measures if name != "nll"):
+            for point in self._points(audit, name):
+                found = results[point.cell]
+                numbers = (found.value, found.stderr, found.tokens, MEASURES.get(name).unit)
+                others.append((*_place(audit.loaded.id, point), name, *numbers, *more.values()))
         if audit.plan.more_interventions:
-            table = frame("sweep_interventions", self._lines_under(audit, results))
+            under = []
+            for intervention in audit.plan.more_interventions:
+                for point in self._points_under(audit, intervention):
+                    model, *rest = _line(audit.loaded.id, point, results)
+                    under.append((model, intervention, *rest))
+            table = frame("sweep_interventions", under)
             tables["sweep_interventions"] = with_documents(table, audit.evaluation.blocks)
         if others:
             tables["sweep_measures"] = frame("sweep_measures", others, optional=tuple(more))
@@ -109,21 +105,14 @@ class Sweep(Study[AuditInputs]):
         shown: Tables = {stem: table for stem, table in tables.items() if stem != "sweep_interventions"}
         return Answer((_summary(tables["sweep"]),) if "sweep" in tables else (), {**shown})
 
-    def _lines_under(self, audit: AuditInputs, results: Results) -> Iterator[tuple[object, ...]]:
-        """The curves under every further intervention; the plan's own are in `sweep`."""
-        for intervention in audit.plan.more_interventions or ():
-            for point in self._points_under(audit, intervention):
-                model, *rest = _line(audit.loaded.id, point, results)
-                yield (model, intervention, *rest)
-
     def _points_under(self, audit: AuditInputs, intervention: str) -> list[Point]:
-        made = MEASURES.get("nll").make(_given(audit))
-        ranked = audit.rankings_under(intervention)
-        return points_of(audit.loaded, ranked, audit.plan.orders, audit.plan.rates_under_more, made)
+        """The curves under a further intervention; the plan's own are in `sweep`."""
+        ranked, rates = audit.rankings_under(intervention), audit.plan.rates_under_more
+        return points_of(audit.loaded, ranked, audit.plan.orders, rates, _measure(audit, "nll"))
 
     def _points(self, audit: AuditInputs, measure: str) -> list[Point]:
-        made = MEASURES.get(measure).make(_given(audit))
-        return points_of(audit.loaded, audit.rankings, audit.plan.orders, audit.plan.sweep_rates, made)
+        rates = audit.plan.sweep_rates
+        return points_of(audit.loaded, audit.rankings, audit.plan.orders, rates, _measure(audit, measure))
 
 
 def sweep_model(
@@ -170,10 +159,11 @@ def _summary(table: pl.DataFrame) -> TextTable:
     return TextTable("NLL, nats per token (perplexity = e^NLL)", columns, rows, 2)
 
 
-def _given(audit: AuditInputs) -> Given:
-    """What the plan has for measures to read."""
+def _measure(audit: AuditInputs, name: str) -> Any:
+    """The measure on what the plan has for it to read."""
     asked = audit.plan.replies
-    return Given(audit.evaluation, audit.plan.scoring.batch_size, asked.replies_prompts, asked.replies_tokens)
+    given = Given(audit.evaluation, audit.plan.scoring.batch_size, asked.replies_prompts, asked.replies_tokens)
+    return MEASURES.get(name).make(given)
 
 
 def _finite(value: float) -> float | None:
@@ -234,20 +224,20 @@ class BudgetSearch(Study[AuditInputs]):
     Rising rates (`budget_rates`) until the first that exceeds the limit, then bisection on exact masks in the logarithm
     of the rows until the bracket is narrower than `budget_resolution` of the budget, so some eight cells per ranking
     and order. A curve that returns below the limit later counts by its first crossing among what was measured. The
-    interval is over blocks of evaluation text (`engine.stats.removal_budget`). Beyond the paper."""
+    interval is over blocks of evaluation text (`engine.stats.limits`). Beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
-        for ranking, order in _curves(audit):
+        for ranking, order in product(audit.rankings, ORDERS):
             measured = _harms(audit, ranking, order, known)
-            yield from (_cell(audit, ranking, order, count) for count in measured)
+            yield from (audit.nll(ranking.first(order, count)) for count in measured)
             count = next_count(measured, _limit(audit), _scan(audit, ranking), audit.plan.budget_resolution)
             if count is not None:
-                yield _cell(audit, ranking, order, count)
+                yield audit.nll(ranking.first(order, count))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         lines = []
-        for ranking, order in _curves(audit):
+        for ranking, order in product(audit.rankings, ORDERS):
             harms, all_rows = _harms(audit, ranking, order, results), ranking.scores.size
             budget = first_crossing(harms, _limit(audit))
             dense = results[audit.dense].nats_per_token
@@ -271,10 +261,6 @@ class BudgetSearch(Study[AuditInputs]):
         return Answer((self.line(audit, tables),), dict(tables))
 
 
-def _curves(audit: AuditInputs) -> Iterator[tuple[Ranking, str]]:
-    return ((ranking, order) for ranking in audit.rankings for order in ORDERS)
-
-
 def _limit(audit: AuditInputs) -> float:
     return math.log(audit.plan.budget_factor)
 
@@ -285,10 +271,6 @@ def _scan(audit: AuditInputs, ranking: Ranking) -> list[int]:
     return sorted(counts - {0})
 
 
-def _cell(audit: AuditInputs, ranking: Ranking, order: str, count: int) -> Cell[Any]:
-    return audit.nll(ranking.first(order, count))
-
-
 def _harms(audit: AuditInputs, ranking: Ranking, order: str, known: Results) -> dict[int, Harm]:
     """What is known of a curve, by the numbers of rows that the search asks for one after another."""
     harms: dict[int, Harm] = {}
@@ -296,7 +278,7 @@ def _harms(audit: AuditInputs, ranking: Ranking, order: str, known: Results) -> 
         return harms
     dense, scan = known[audit.dense], _scan(audit, ranking)
     while (count := next_count(harms, _limit(audit), scan, audit.plan.budget_resolution)) is not None:
-        cell = _cell(audit, ranking, order, count)
+        cell = audit.nll(ranking.first(order, count))
         if cell not in known:
             break
         result = known[cell]

@@ -1,27 +1,129 @@
-"""A verdict per selector, from the tables of gap, differences, specific, draws and stability."""
+"""The validity gap (how much more it costs to remove what a selector calls important), the spread over seeds,
+differences between selectors; and a verdict per selector, from these, specific, draws and stability."""
 
-from collections.abc import Iterable
+import statistics
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from engine.measures.nll import NegativeLogLikelihood
 from engine.records.hashing import Json
-from engine.run.audit_plan import VerdictPlan
+from engine.results.tables import frame
+from engine.run.audit_plan import GapPlan, VerdictPlan
 from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
-from engine.stats.limits import Thresholds
+from engine.stats.blocks import block_difference, defined, paired_difference, with_documents
+from engine.stats.limits import Thresholds, both_above
+from engine.stats.removal_order import ORDERS
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.controls import Specific, specific_rates
-from engine.studies.audit.gap import Differences, Gap
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.audit.stability import DisjointDraws, Stability, TooFewDraws, TooFewSizes, why_not_drawn
 from engine.studies.audit.sweep import BudgetSearch
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.estimate_words import share_text
 from engine.studies.verdict.judged_selectors import check_compared, judge_selectors
 from engine.studies.verdict.verdict_moves import verdict_moves
+
+
+class _BothOrders(Study[AuditInputs]):
+    """The masks of all rankings in both orders at the plan's gap rates."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield audit.dense
+        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+
+
+@register_study(
+    "gap", of=AUDIT, plan=GapPlan, tables=("gap",), title="Does removing what a selector calls important cost more?"
+)
+class Gap(_BothOrders):
+    """`gap`, one line per ranking and rate of the plan.
+
+    gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
+    where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
+    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.limits`)."""
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        lines = []
+        for point, cell in cells.items():
+            if point.order == "lerf":
+                numbers = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
+                lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *numbers, limit))
+        table = frame("gap", lines, optional=(*COLUMNS, "saturated_above"))
+        return {"gap": with_documents(table, audit.evaluation.blocks)}
+
+
+@register_study("seeds", of=AUDIT, tables=("seeds",), title="How far apart are the seeds of a random ranking?")
+class Seeds(Study[AuditInputs]):
+    """`seeds`, the spread of the NLL over the seeds of each seeded selector, per order and gap rate.
+    nll_sd is the sample standard deviation over seeds, null for a single seed."""
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]
+        return audit.grid(seeded, ORDERS, audit.plan.gap_rates).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]
+        by_seed: dict[tuple[str, str, float], list[float]] = {}
+        for point, cell in audit.grid(seeded, ORDERS, audit.plan.gap_rates).items():
+            where = (point.selector, point.order, point.rate)
+            by_seed.setdefault(where, []).append(results[cell].nats_per_token)
+        lines = [(audit.loaded.id, *where, *spread(values)) for where, values in by_seed.items()]
+        return {"seeds": frame("seeds", lines)}
+
+
+def validity_gap(lerf: NegativeLogLikelihood, morf: NegativeLogLikelihood) -> tuple[float | None, ...]:
+    """NLL and perplexity under both orders, gap, log gap, its errors: the columns of `gap` from `nll_lerf`."""
+    log_gap, stderr = paired_difference(morf, lerf)
+    printed = defined(morf.perplexity - lerf.perplexity)
+    nll = (lerf.nats_per_token, morf.nats_per_token)
+    return (*nll, lerf.perplexity, morf.perplexity, printed, log_gap, stderr, *block_difference(morf, lerf))
+
+
+def spread(values: list[float]) -> tuple[float | None, ...]:
+    """Number, mean, sample standard deviation (None for one value), least and greatest."""
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return len(values), statistics.fmean(values), sd, min(values), max(values)
+
+
+@register_study("differences", of=AUDIT, tables=("differences",), title="Which differences between selectors are real?")
+class Differences(_BothOrders):
+    """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
+
+    kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
+    minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
+    stderr take windows as independent, stderr_blocks does not. saturated: both models are destroyed
+    (`engine.stats.limits`), and nothing is claimed."""
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        lines = []
+        for rate in audit.plan.gap_rates:
+            for kind, a, b in _comparisons(cells, rate):
+                pair = results[cells[a]], results[cells[b]]
+                difference, stderr = paired_difference(*pair)
+                z = difference / stderr if stderr else None
+                sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
+                numbers = (difference, stderr, z, *block_difference(*pair), both_above(limit, *pair))
+                lines.append((audit.loaded.id, kind, *sides, rate, *numbers))
+        table = frame("differences", lines, optional=(*COLUMNS, "saturated"))
+        return {"differences": with_documents(table, audit.evaluation.blocks)}
+
+
+def _comparisons(points: Collection[Point], rate: float) -> Iterator[tuple[str, Point, Point]]:
+    lerf = [point for point in points if point.rate == rate and point.order == "lerf"]
+    for a, b in combinations(lerf, 2):
+        if a.selector != b.selector:
+            yield "lerf", a, b
+    for point in lerf:
+        yield "gap", point._replace(order="morf"), point
 
 
 @register_study(

@@ -15,13 +15,13 @@ import polars as pl
 
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.stats.blocks import has_blocks, log_gaps
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
-from engine.stats.table_estimates import has_blocks, log_gaps
 from engine.stats.uncertainty import adjusted
-from engine.studies.audit.control_answers import control_answers
 from engine.studies.estimate_words import (
     ORDER_TITLES,
+    control_answers,
     interval_words,
     limit_words,
     no_difference,
@@ -30,7 +30,7 @@ from engine.studies.estimate_words import (
     share_text,
 )
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
-from engine.studies.verdict.beyond_depths import with_draws
+from engine.studies.verdict.judged_selectors import with_draws
 
 PROOF, CORRECTED, INTERVAL, DESCRIPTIVE = "proof", "corrected test", "single interval", "descriptive"
 # The strongest first; what each says and does not say.

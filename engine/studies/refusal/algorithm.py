@@ -158,7 +158,9 @@ def calibrate(
     lm_hashes = {name: checksum({name: values.numpy()}) for name, values in lm_scores.items()}
     keys = {}
     for domain, members in pairs.items():
-        record = _pairs_key(loaded, plan, members)
+        sides = ([pair.risk for pair in members], [pair.base for pair in members])
+        tokens = [prompts_hash(loaded.tokenizer, side) for side in sides]  # which the model sees, beside the texts
+        record = {"sha256": pairs_record(plan.pairs, members)["sha256"], "tokens": tokens}
         for selector in plan.selectors:
             keys[selector, domain] = _key(loaded, plan, selector, record, onsets, lm_hashes.get(selector))
     found = {place: one for place, key in keys.items() if (one := _kept(store, key, *place)) is not None}
@@ -225,13 +227,6 @@ def onsets_record(loaded: LoadedModel, phrases: OnsetPhrases) -> Json:
         kind: {"phrases": list(getattr(phrases, kind)), "tokens": list(ids), "text": texts[kind]}
         for kind, ids in tokens._asdict().items()
     }
-
-
-def _pairs_key(loaded: LoadedModel, plan: RefusalPlan, pairs: Sequence[Pair]) -> Json:
-    """Texts, domains and splits, and the tokens that the model sees."""
-    sides = ([pair.risk for pair in pairs], [pair.base for pair in pairs])
-    tokens = [prompts_hash(loaded.tokenizer, side) for side in sides]
-    return {"sha256": pairs_record(plan.pairs, pairs)["sha256"], "tokens": tokens}
 
 
 def _key(

@@ -216,19 +216,9 @@ def strongest(
 ) -> Setting | None:
     """The setting with the largest malign refusal among the feasible; see `Baselines`."""
     before = run.rates(known, UNEDITED, pairs)
-    usable = [one for one in measured if feasible(run, known, one, before)]
+    usable = [one for one in measured if one.rates and run.feasible(known, one.nll, one.rates, before)]
     ordered = sorted(usable, key=lambda one: (-_malign(one), one.setting.strength, one.nll))
     return ordered[0].setting if ordered else None
-
-
-def feasible(run: RefusalInputs, known: Results, one: Measured, before: Rates) -> bool:
-    """Are benign refusal and perplexity within the plan's limits, and malign refusal not below the unedited model's?"""
-    return (
-        one.rates is not None
-        and one.nll <= run.max_nll(known)
-        and one.rates.benign.mean <= run.plan.benign_limit
-        and one.rates.malign.count >= before.malign.count
-    )
 
 
 def block_at(depth: float, blocks: int) -> int:
@@ -269,7 +259,7 @@ def _line(
         "perplexity": perplexity(one.nll),
         "malign_unfinished": one.rates and one.rates.malign.unfinished,
         "benign_unfinished": one.rates and one.rates.benign.unfinished,
-        "feasible": feasible(run, known, one, before),
+        "feasible": one.rates is not None and run.feasible(known, one.nll, one.rates, before),
         "chosen": chosen,
     }
 

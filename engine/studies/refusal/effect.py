@@ -20,9 +20,9 @@ from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model, load_tokenizer
 from engine.records.errors import InputError, unknown
+from engine.run.audit_plan import SHIPPED
 from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.runner import Cell, Runner
-from engine.run.score_plan import SHIPPED
 from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.mask_outputs import SEVERAL
 

@@ -20,7 +20,7 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
 from engine.studies.base import Expected, Study, Tables
-from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs, sides
+from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.operating_point import (
     RESCUE_CAPS,
     RESCUE_FACTOR,
@@ -166,16 +166,13 @@ class MeasuredAgain:
             if one.generated and (one.ties is not None or not place)
         }
         places = [place for place in found if place]
-        candidates = [
-            Candidate(_span(found[place].malign), _span(found[place].benign), self.members[place].ties or ())
-            for place in places
-        ]
-        told = borderline(_span(found[0].malign), candidates, self.run.plan.benign_limit)
+        malign, benign = (
+            {place: span(rate.refused, rate.finished) for place, one in found.items() for rate in (getattr(one, side),)}
+            for side in ("malign", "benign")
+        )
+        candidates = [Candidate(malign[place], benign[place], self.members[place].ties or ()) for place in places]
+        told = borderline(malign[0], candidates, self.run.plan.benign_limit)
         return {places[number] for number in told.cells} | ({0} if told.unedited else set())
-
-
-def _span(rate: Rate) -> Span:
-    return span(rate.refused, rate.finished)
 
 
 SMALLEST_LAMBDA, LARGEST_LAMBDA, SMALLEST_K, LARGEST_K = (
@@ -434,11 +431,7 @@ def _line(run: RefusalInputs, results: Results, place: Place, rates: Rates | Non
     if rates is None:
         numbers = (None, before.malign.n, None, before.benign.n, nll, perplexity(nll))
         return (*where, *numbers, False, None, None)
-    feasible = (
-        rates.benign.mean <= run.plan.benign_limit
-        and nll <= run.max_nll(results)
-        and rates.malign.count >= before.malign.count
-    )
+    feasible = run.feasible(results, nll, rates, before)
     measured = (rates.malign.mean, rates.malign.n, rates.benign.mean, rates.benign.n)
     unfinished = (rates.malign.unfinished, rates.benign.unfinished)
     return (*where, *measured, nll, perplexity(nll), feasible, *unfinished)

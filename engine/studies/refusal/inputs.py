@@ -35,17 +35,15 @@ from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical
 from engine.records.manifest import read_manifest
 from engine.records.progress import Progress
-from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, with_model_name, write_tables
-from engine.results.store import Store
-from engine.run.preflight import LeftOut, calibration_text, check_text, evaluation_text, impossible, remaining
+from engine.results.store import Arrays, Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Cell, LocalRunner, Results, Runner
-from engine.run.score_plan import ScorePlan
+from engine.run.scoring import LeftOut, calibration_text, check_text, evaluation_text, impossible, remaining
 from engine.selectors import own_scores
 from engine.selectors.base import get_selector, titles_record
-from engine.stats.uncertainty import Interval, wilson
 from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
 from engine.studies.conduct import Recorded, Remaking, StudyInputs
 from engine.studies.refusal.algorithm import (
@@ -57,57 +55,11 @@ from engine.studies.refusal.algorithm import (
     write_contrasts,
 )
 from engine.studies.refusal.mask_outputs import kept_masks, write_masks
-from engine.studies.refusal.operating_point import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, Rate, Rates, with_earlier
 
 EXAMPLES = 3  # of refused base prompts in a message
 DRAW_SEEDS = "draw_seeds"  # entry of the manifest
 _SAME = (HELDOUT_RECORD, "pairs", "onset_tokens", "judge", "judge_version", "evaluation", "thinking_mode")
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Refused replies to a list of prompts, one verdict each, in the order of the prompts.
-    finished: which replies ended by themselves; empty where that is not known."""
-
-    refused: tuple[bool, ...]
-    finished: tuple[bool, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return sum(self.refused)
-
-    @property
-    def n(self) -> int:
-        return len(self.refused)
-
-    @property
-    def mean(self) -> float:
-        return self.count / self.n
-
-    @property
-    def interval(self) -> Interval:
-        return wilson(self.count, self.n)
-
-    @property
-    def unfinished(self) -> int:
-        """Replies that were cut off at the limit of tokens."""
-        return self.finished.count(False)
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Refusal of risk prompts (malign) and of their base prompts (benign) under one edit."""
-
-    malign: Rate
-    benign: Rate
-
-    def columns(self, name: str) -> dict[str, object]:
-        """`NAME_malign` and `NAME_benign` with their intervals, as tables have them."""
-        found: dict[str, object] = {}
-        for kind, rate in ((f"{name}_malign", self.malign), (f"{name}_benign", self.benign)):
-            low, high = rate.interval
-            found |= {kind: rate.mean, f"{kind}_low": low, f"{kind}_high": high}
-        return found
 
 
 def _short(text: str, most: int = 60) -> str:
@@ -387,6 +339,11 @@ class RefusalInputs(StudyInputs):
         if self.plan.perplexity_factor is None:
             return float(np.log(self.plan.max_perplexity))
         return results[self.nll(UNEDITED)].nats_per_token + float(np.log(self.plan.perplexity_factor))
+
+    def feasible(self, results: Results, nll: float, rates: Rates, before: Rates) -> bool:
+        """Are benign refusal and perplexity within the plan's limits, malign refusal not below the unedited model's?"""
+        within = rates.benign.mean <= self.plan.benign_limit and nll <= self.max_nll(results)
+        return within and rates.malign.count >= before.malign.count
 
     def replies(
         self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None

@@ -1,19 +1,70 @@
-"""From a swept grid to the cell that is used: the operating point, its rescue, what stands around it; and its table,
-which keeps what earlier stages measured of the same points."""
+"""From a swept grid to the cell that is used: the operating point, its rescue, what stands around it; its table, which
+keeps what earlier stages measured of the same points; and what a grid has measured of an edit."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from engine.data.window_starts import without_starts
+from engine.edits.edit import Edit
+from engine.edits.effect import Change, Effect
+from engine.records.domain_names import find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table
+from engine.stats.uncertainty import Interval, wilson
 
 RESCUE_CAPS = (0.05, 0.10, 0.15, 0.20, 0.25)
 RESCUE_FACTOR = 5.0  # times the unedited model's malign refusal: what the paper calls non-trivial
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Refused replies to a list of prompts, one verdict each, in the order of the prompts.
+    finished: which replies ended by themselves; empty where that is not known."""
+
+    refused: tuple[bool, ...]
+    finished: tuple[bool, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return sum(self.refused)
+
+    @property
+    def n(self) -> int:
+        return len(self.refused)
+
+    @property
+    def mean(self) -> float:
+        return self.count / self.n
+
+    @property
+    def interval(self) -> Interval:
+        return wilson(self.count, self.n)
+
+    @property
+    def unfinished(self) -> int:
+        """Replies that were cut off at the limit of tokens."""
+        return self.finished.count(False)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Refusal of risk prompts (malign) and of their base prompts (benign) under one edit."""
+
+    malign: Rate
+    benign: Rate
+
+    def columns(self, name: str) -> dict[str, object]:
+        """`NAME_malign` and `NAME_benign` with their intervals, as tables have them."""
+        found: dict[str, object] = {}
+        for kind, rate in ((f"{name}_malign", self.malign), (f"{name}_benign", self.benign)):
+            low, high = rate.interval
+            found |= {kind: rate.mean, f"{kind}_low": low, f"{kind}_high": high}
+        return found
 
 
 @dataclass(frozen=True)
@@ -142,13 +193,6 @@ def point_key(model: str, selector: str, domain: str, point: OperatingPoint | No
     return dict(zip(KEY, (model, selector, domain, *cell), strict=True))
 
 
-def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
-    """Stages of the same points side by side."""
-    for table in more:
-        first = first.join(table, on=KEY, how="left", nulls_equal=True, maintain_order="left")
-    return first
-
-
 def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.DataFrame, Json]:
     """`table` with the columns that earlier stages left in the folder, for points that are still the same.
 
@@ -167,4 +211,57 @@ def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.Data
     kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
     controlled = set(CONTROLLED) & set(kept.columns)
     entries = {CONTROL_SEEDS: kept_spec[CONTROL_SEEDS]} if controlled and CONTROL_SEEDS in kept_spec else {}
-    return joined(table, kept), entries | ({HELDOUT_RECORD: heldout} if heldout is not None else {})
+    table = table.join(kept, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    return table, entries | ({HELDOUT_RECORD: heldout} if heldout is not None else {})
+
+
+GRID, CONTRASTS = "refusal_sweep", "contrast.safetensors"
+_OF_DOMAIN, _OF_ALL = ("pairs", "pairs_left_out"), ("lm_scores", "batch_size", "random_seed")  # make a contrast
+
+
+def recorded_effect(folder: Path, edit: Edit, weights_hash: str, dtype: str) -> Effect | None:
+    """Refusals of the folder's calibration pairs before and under a refusal edit of its own contrasts.
+
+    None where the folder says nothing of it: results of other weights or another dtype, contrasts of other pairs than
+    the grid, a cell that is not in the grid, has another number of rows, or wrote no replies. The edit's mask must have
+    been made from the folder's own contrasts."""
+    if not (folder / f"{GRID}.parquet").is_file():
+        return None
+    manifest = read_manifest(folder)
+    model, files = manifest.get("model", {}), manifest.get("files", {})
+    specs = [files.get(name, {}).get("spec") for name in (f"{GRID}.parquet", CONTRASTS)]
+    if (model.get("weights_hash"), model.get("dtype")) != (weights_hash, dtype) or not all(specs):
+        return None
+    selector, domain = edit.spec["selector"], str(edit.spec["domain"])
+    with suppress(InputError):  # the pages have its name
+        domain = find_domain(domain, specs[0].get("pairs", {}))
+    grid, contrasts = (_made_from(spec, domain) for spec in specs)
+    if grid != contrasts:
+        return None
+    cells = read_table(folder, GRID).filter(selector=selector, domain=domain).drop_nulls(["malign", "benign"])
+    before = cells.filter(pl.col("k") == 0)
+    near = (pl.col(name).sub(edit.spec[name]).abs() < 1e-9 for name in ("lambda", "k"))
+    after = cells.filter(*near, rows_removed=edit.size)
+    if before.height != 1 or after.height != 1:
+        return None
+    malign, benign = (_change(side, before, after) for side in ("malign", "benign"))
+    about = {
+        "pairs": f"{malign.n} calibration pairs of the grid",
+        "judge": f"{specs[0].get('judge')} {specs[0].get('judge_version')}",
+        "reply tokens": specs[0].get("reply_tokens"),
+    }
+    limit = specs[0].get("benign_limit", 0.0)
+    if not isinstance(limit, int | float):
+        return None
+    return Effect(weights_hash, edit.mask_hash, {domain: malign}, {domain: benign}, float(limit), about)
+
+
+def _made_from(spec: Json, domain: str) -> list[object]:
+    """What decides about the contrasts of one domain; there may be more domains in one file than in the other."""
+    by_domain = [found if isinstance(found := spec.get(name), dict) else {} for name in _OF_DOMAIN]
+    return [found.get(domain) for found in by_domain] + [spec.get(name) for name in _OF_ALL]
+
+
+def _change(side: str, before: pl.DataFrame, after: pl.DataFrame) -> Change:
+    n = int(after[f"{side}_n"][0])
+    return Change(n, *(round(table[side][0] * n) for table in (before, after)))

@@ -1,7 +1,7 @@
 """`operating_points`: one row per selector and domain, grown stage by stage: chosen, measured, controlled."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
-from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, joined, point_key
+from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, point_key
 
 LAYER_MATCHED, GLOBAL = "layer_matched", "global_random"
 
@@ -149,8 +149,7 @@ class Chosen(OverGrids):
         return [of_point(run, edit, point, self.masks_of) for _, _, point, edit in found if point is not None]
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
-        points = self.points(run, results)
-        return self.grid.tables(run, results) | {POINTS: self.chosen(run, results, points)}
+        return self.grid.tables(run, results) | {POINTS: self.chosen(run, results)}
 
     def line(self, run: RefusalInputs, tables: Tables) -> str:
         points, cells = tables[POINTS], tables["refusal_sweep"]
@@ -189,8 +188,22 @@ class Chosen(OverGrids):
         hint = "next: refusal control and refusal evaluate, with the options of this command"
         return Answer((table, *told, *again, hint), {POINTS: record})
 
-    def chosen(self, run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
-        return chosen_table(run, results, points, self.grid.edges(run, results, points))
+    def chosen(self, run: RefusalInputs, results: Results) -> pl.DataFrame:
+        """A row per selector and domain, as far as the stage measures it; null where no cell will do. edge: at which
+        edges of its grid a point lies."""
+        points, rows = self.points(run, results), []
+        edges = self.grid.edges(run, results, points)
+        for selector, domain, point, edit in edits(run, run.contrasts, points):
+            row = point_key(run.loaded.id, selector, domain, point) | _chosen_columns(run, results, point)
+            row |= {"edge": edges.get((selector, domain))}
+            rows.append(row | self.measured(run, results, domain, point, edit))
+        return _frame(rows)
+
+    def measured(
+        self, run: RefusalInputs, results: Results, domain: str, point: OperatingPoint | None, edit: Edit
+    ) -> dict[str, object]:
+        """Further columns of a point."""
+        return {}
 
 
 class Swept(Chosen):
@@ -226,8 +239,24 @@ class Measured(Chosen):
                 yield run.on_pairs(one, run.heldout[domain])
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
-        points = self.points(run, results)
-        return {POINTS: joined(self.chosen(run, results, points), measured_table(run, results, points))}
+        return {POINTS: self.chosen(run, results)}
+
+    def measured(
+        self, run: RefusalInputs, results: Results, domain: str, point: OperatingPoint | None, edit: Edit
+    ) -> dict[str, object]:
+        """Refusal on the held-out pairs before and after every edit, with Wilson's 95% intervals, and NLL.
+        heldout: False where the source has no other pairs than those that the point was chosen on. optimism:
+        calibration minus held-out malign refusal of the edit, null without held-out pairs."""
+        pairs = run.heldout[domain]
+        row: dict[str, object] = {"pairs": len(pairs), "heldout": run.measures_heldout}
+        for name, one in (("unedited", UNEDITED), ("edited", edit)):
+            nll = {f"{name}_nll": results[run.nll(one)].nats_per_token}
+            found = run.rates(results, one, pairs).columns(name) | nll
+            row |= found if name == "unedited" or point else dict.fromkeys(found)
+        row["optimism"] = None
+        if point and run.measures_heldout:
+            row["optimism"] = point.malign - run.rates(results, edit, pairs).malign.mean
+        return row
 
 
 class Controlled(Measured):
@@ -248,9 +277,25 @@ class Controlled(Measured):
                 yield run.on_pairs(drawn, run.heldout[domain])
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
-        tables = super().tables(run, results)
-        controlled, controls = controlled_table(run, results, self.points(run, results))
-        return {POINTS: joined(tables[POINTS], controlled), "refusal_controls": controls}
+        lines: list[tuple[object, ...]] = []
+        for _, domain, point, edit in edits(run, run.contrasts, self.points(run, results)):
+            if point is not None:
+                controls = measured_controls(run, results, edit, run.heldout[domain])
+                lines += control_lines(run.loaded.id, point, controls)
+        return super().tables(run, results) | {"refusal_controls": frame("refusal_controls", lines, UNFINISHED)}
+
+    def measured(
+        self, run: RefusalInputs, results: Results, domain: str, point: OperatingPoint | None, edit: Edit
+    ) -> dict[str, object]:
+        """`control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
+        model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `gain`)."""
+        row = super().measured(run, results, domain, point, edit) | dict.fromkeys(CONTROLLED)
+        if point is not None:
+            pairs = run.heldout[domain]
+            controls, real = measured_controls(run, results, edit, pairs), run.rates(results, edit, pairs)
+            for kind, prefix in ((LAYER_MATCHED, "control"), (GLOBAL, "global")):
+                row |= _control_columns(prefix, real, [one for one in controls if one.kind == kind])
+        return row
 
     def record(self, run: RefusalInputs) -> Json:
         return {CONTROL_SEEDS: list(run.plan.control_seeds)}
@@ -271,77 +316,19 @@ class Controlled(Measured):
         return Answer((table, hint), {"gains": tables[POINTS], "controls": tables["refusal_controls"]})
 
 
-def chosen_table(
-    run: RefusalInputs, results: Results, points: Points, edges: Mapping[tuple[str, str], str]
-) -> pl.DataFrame:
-    """What was chosen and by which rates (`calibration_*`), and the cells around it. Null where no cell will do.
-    neighbours: measured cells one step away in lambda or k; neighbour_malign: their mean. perplexity_factor: of
-    the edited to the unedited model. edge: at which edges of its grid a point lies (`edges`)."""
-    dense = results[run.nll(UNEDITED)].nats_per_token
-    rows = []
-    for (selector, domain), point in points.items():
-        row = point_key(run.loaded.id, selector, domain, point)
-        if point is None:
-            row |= {"rescue": False} | dict.fromkeys(_CHOSEN)
-        else:
-            measured = sum(one.malign is not None for one in point.neighbours)
-            values = (
-                point.benign_cap,
-                point.unedited_malign,
-                point.malign,
-                point.benign,
-                measured,
-                point.neighbour_malign,
-                float(np.exp(point.nll - dense)),
-            )
-            row |= {"rescue": point.rescue} | dict(zip(_CHOSEN, values, strict=True))
-        row |= {"edge": edges.get((selector, domain))}
-        rows.append(row)
-    return _frame(rows)
-
-
-def measured_table(run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
-    """Refusal on the held-out pairs before and after every edit, with Wilson's 95% intervals, and NLL.
-    heldout: False where the source has no other pairs than those that the point was chosen on. optimism: calibration
-    minus held-out malign refusal of the edit, null without held-out pairs."""
-    rows: list[dict[str, object]] = []
-    for selector, domain, point, edit in edits(run, run.contrasts, points):
-        pairs = run.heldout[domain]
-        row = point_key(run.loaded.id, selector, domain, point) | {"pairs": len(pairs), "heldout": run.measures_heldout}
-        for name, one in (("unedited", UNEDITED), ("edited", edit)):
-            nll = {f"{name}_nll": results[run.nll(one)].nats_per_token}
-            found = run.rates(results, one, pairs).columns(name) | nll
-            row |= found if name == "unedited" or point else dict.fromkeys(found)
-        row["optimism"] = None
-        if point and run.measures_heldout:
-            row["optimism"] = point.malign - run.rates(results, edit, pairs).malign.mean
-        rows.append(row)
-    return _frame(rows)
-
-
-def controlled_table(run: RefusalInputs, results: Results, points: Points) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(columns for `operating_points`, `refusal_controls`): layer-matched and global random masks, and the gain.
-    `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
-    model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `gain`)."""
-    rows: list[dict[str, object]] = []
-    lines: list[tuple[object, ...]] = []
-    for selector, domain, point, edit in edits(run, run.contrasts, points):
-        row = point_key(run.loaded.id, selector, domain, point) | dict.fromkeys(CONTROLLED)
-        if point is not None:
-            pairs = run.heldout[domain]
-            controls = measured_controls(run, results, edit, pairs)
-            lines += control_lines(run.loaded.id, point, controls)
-            real = run.rates(results, edit, pairs)
-            for kind, prefix in ((LAYER_MATCHED, "control"), (GLOBAL, "global")):
-                row |= _control_columns(prefix, real, [one for one in controls if one.kind == kind])
-        rows.append(row)
-    return _frame(rows), frame("refusal_controls", lines, optional=UNFINISHED)
-
-
-_CHOSEN = (
-    "benign_cap", "calibration_unedited_malign", "calibration_malign", "calibration_benign", "neighbours",
-    "neighbour_malign", "perplexity_factor",
-)  # fmt: skip
+def _chosen_columns(run: RefusalInputs, results: Results, point: OperatingPoint | None) -> dict[str, object]:
+    """What was chosen and by which rates (`calibration_*`), and the cells around it. neighbours: measured cells one
+    step away in lambda or k; neighbour_malign: their mean. perplexity_factor: of the edited to the unedited model."""
+    names = (
+        "rescue", "benign_cap", "calibration_unedited_malign", "calibration_malign", "calibration_benign", "neighbours",
+        "neighbour_malign", "perplexity_factor",
+    )  # fmt: skip
+    if point is None:
+        return {**dict.fromkeys(names), "rescue": False}
+    rates = (point.benign_cap, point.unedited_malign, point.malign, point.benign)
+    around = (sum(one.malign is not None for one in point.neighbours), point.neighbour_malign)
+    factor = float(np.exp(point.nll - results[run.nll(UNEDITED)].nats_per_token))
+    return dict(zip(names, (point.rescue, *rates, *around, factor), strict=True))
 
 
 def _chosen_row(selector: str, domain: str, point: OperatingPoint | None) -> tuple[str, ...]:

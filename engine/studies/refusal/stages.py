@@ -82,7 +82,7 @@ register_study(
     description="Builds one contrast from all pairs of --domains, takes its operating point and measures it on the "
     "held-out pairs of each domain, beside the single masks of the same size. The composed mask of each selector is "
     "written beside the table, for `refusal chat --mask` and `export --mask`.",
-)(Later(f"{_REFUSAL}.composed", "Composed"))  # fmt: skip
+)(Later(f"{_REFUSAL}.draws", "Composed"))  # fmt: skip
 
 register_study(
     "stability", of=REFUSAL, tables=("mask_stability",), plan=SplitsPlan, reads=_OF_GRID,

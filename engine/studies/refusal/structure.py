@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,11 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
-from engine.stats.removal_order import removal_order
-from engine.stats.similarity import expected_random_jaccard, jaccard
+from engine.stats.removal_order import expected_random_jaccard, jaccard, removal_order
 from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal.algorithm import calibrate
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.operating_point import OperatingPoint
 from engine.studies.refusal.points import Chosen, edits
 
 DENSE = 0.5  # abs(C_comply) above which a row counts as signal
@@ -127,17 +125,6 @@ def _share(counts: npt.NDArray[np.int64], inside: npt.NDArray[np.bool_]) -> floa
 WINDOWS = 16  # first evaluation windows, which are read for each part
 
 
-class _Part(NamedTuple):
-    selector: str
-    domain: str
-    point: OperatingPoint
-    part: str
-    name: str
-    whole: Edit
-    alone: Edit
-    without: Edit
-
-
 class Parts(Chosen):
     """`refusal_parts`, one line per projection and block of the edit of every operating point.
 
@@ -149,22 +136,18 @@ class Parts(Chosen):
     masks_of, replayed = "", False
 
     def of_points(self, run: RefusalInputs, points: Points) -> Iterable[Cell[Any]]:
-        for one in _parts(run, points):
-            for edit in (UNEDITED, one.whole, one.alone, one.without):
-                yield from _cells(run, one.domain, edit)
+        for (_, domain, *_), carried in _parts(run, points):
+            for edit in (UNEDITED, *carried):
+                yield from _cells(run, domain, edit)
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = []
-        for one in _parts(run, self.points(run, results)):
-            found = [
-                [results[cell].value for cell in _cells(run, one.domain, edit)]
-                for edit in (one.alone, one.without, one.whole, UNEDITED)
-            ]
+        for place, carried in _parts(run, self.points(run, results)):
+            found = [[results[cell].value for cell in _cells(run, place[1], edit)] for edit in (*carried, UNEDITED)]
             margins, nlls = zip(*found, strict=True)
             _, without, whole, dense = margins
             lost = (whole - without) / (whole - dense) if whole > dense else None
-            place = (run.loaded.id, one.selector, one.domain, one.point.lam, one.point.k, one.part, one.name)
-            lines.append((*place, one.alone.size, *margins, lost, *nlls))
+            lines.append((run.loaded.id, *place, carried[0].size, *margins, lost, *nlls))
         return {"refusal_parts": frame("refusal_parts", lines)}
 
     def line(self, run: RefusalInputs, tables: Tables) -> str:
@@ -188,12 +171,13 @@ def _cells(run: RefusalInputs, domain: str, edit: Edit) -> tuple[Cell[Any], Cell
     return Cell(run.loaded, edit, margins), Cell(run.loaded, edit, nll)
 
 
-def _parts(run: RefusalInputs, points: Points) -> Iterator[_Part]:
+def _parts(run: RefusalInputs, points: Points) -> Iterator[tuple[tuple[Any, ...], tuple[Edit, Edit, Edit]]]:
+    """(selector, domain, lambda, k, part, its name), and its rows alone, all others, and the whole edit."""
     for selector, domain, point, edit in edits(run, run.contrasts, points):
         if point is not None:
             for part, name, inside in mask_parts(edit.units, run.loaded.rows):
                 alone, without = run.edit(edit.units[inside]), run.edit(edit.units[~inside])
-                yield _Part(selector, domain, point, part, name, edit, alone, without)
+                yield (selector, domain, point.lam, point.k, part, name), (alone, without, edit)
 
 
 SHUFFLES = 10  # random masks behind `expected_layers`

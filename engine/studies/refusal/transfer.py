@@ -1,7 +1,7 @@
 """Does an edit hold on prompts that it was not made from, and what does it cost? Before and after, with intervals."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +21,7 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
 from engine.stats.blocks import mean_difference, paired_rates
-from engine.stats.judge_error import corrected_rate
-from engine.stats.uncertainty import Interval, clustered_wilson, wilson
+from engine.stats.uncertainty import Interval, clustered_wilson, corrected_rate, wilson
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
@@ -88,24 +87,18 @@ def rate(results: Results, way: Way, part: slice) -> RepliesRate:
     return RepliesRate(tuple(one.refused[part] for one in found), tuple(one.finished[part] for one in found))
 
 
-@dataclass
-class JudgedReplies:
-    """The verdicts of several judges on the same replies, gathered set by set. judges: their ids, in order."""
-
-    model: str
-    judges: Sequence[str]
-    lines: list[tuple[object, ...]] = field(default_factory=list)
-    _all: list[Refused] = field(default_factory=list)
-
-    def add(self, key: tuple[object, ...], verdicts: Sequence[Refused]) -> None:
-        """One set of replies. key: selector, domain, lambda, k, prompts, kind; verdicts: one entry per judge."""
-        self.lines += _pairs((self.model, *key), self.judges, verdicts)
-        self._all = [_joined(*both) for both in zip(self._all, verdicts, strict=True)] if self._all else [*verdicts]
-
-    def table(self) -> Any:
-        """`judge_pairs`: a line per set and pair of judges, then one per pair over all replies, each counted once."""
-        whole = (self.model, EVERY, EVERY, None, None, EVERY, EVERY)
-        return frame("judge_pairs", [*self.lines, *(_pairs(whole, self.judges, self._all) if self._all else ())])
+def judge_pairs(
+    model: str, judges: Sequence[str], sets: Iterable[tuple[tuple[object, ...], Sequence[Refused]]]
+) -> pl.DataFrame:
+    """`judge_pairs`: a line per set of replies and pair of judges, then one per pair over all replies, each counted
+    once. judges: their ids; sets: selector, domain, lambda, k, prompts and kind, with the verdicts of each judge."""
+    lines: list[tuple[object, ...]] = []
+    every: list[Refused] = []
+    for key, verdicts in sets:
+        lines += _pairs((model, *key), judges, verdicts)
+        every = [_joined(*both) for both in zip(every, verdicts, strict=True)] if every else [*verdicts]
+    whole = (model, EVERY, EVERY, None, None, EVERY, EVERY)
+    return frame("judge_pairs", [*lines, *(_pairs(whole, judges, every) if every else ())])
 
 
 def _pairs(key: tuple[object, ...], judges: Sequence[str], verdicts: Sequence[Refused]) -> Iterable[tuple[object, ...]]:
@@ -138,6 +131,7 @@ SAMPLES = ("samples", "temperature")
 _NOT_OF_SAMPLES = (None,) * (len(OPTIONAL) - 2)  # what stands for one reply to each prompt only
 JUDGED = "judged"  # column of `refusal_replies`, where the judge could not judge all
 THINKING = "thinking"  # another, where a reply has a thinking part
+_Asked = tuple[tuple[object, ...], Edit, PromptSet, list[PromptSet]]
 NONE = "none"  # the selector of the unedited model's replies
 
 
@@ -148,15 +142,6 @@ class _Place(NamedTuple):
     domain: str
     edit: Edit
     own: list[PromptSet]  # the held-out pairs of its domain
-
-
-class _Asked(NamedTuple):
-    """One set under one edit. key: selector, domain, lambda, k; own: as of its place."""
-
-    key: tuple[object, ...]
-    edit: Edit
-    prompts: PromptSet
-    own: list[PromptSet]
 
 
 class Evaluated(Measured):
@@ -284,23 +269,23 @@ class Evaluated(Measured):
 
     def _judge_pairs(self, run: RefusalInputs, results: Results, points: Points) -> Any:
         """How far the judges agree on the replies of `refusal_replies`, and the refusal rates that each would give."""
-        judges = (run.judge, *self.judges)
-        gathered = JudgedReplies(run.loaded.id, [judge.id for judge in judges])
+        judges, sets = (run.judge, *self.judges), []
         for key, edit, one, own in self._asked(run, points):
             cells = [_refused_by(judge, run, edit, _prompts(one, own)) for judge in judges]
-            gathered.add((*key, one.name, one.kind), [results[cell].part(_part(one, own)) for cell in cells])
-        return gathered.table()
+            sets.append(((*key, one.name, one.kind), [results[cell].part(_part(one, own)) for cell in cells]))
+        return judge_pairs(run.loaded.id, [judge.id for judge in judges], sets)
 
     def _asked(self, run: RefusalInputs, points: Points) -> Iterator[_Asked]:
-        """Every set under every edit; under none once, with selector `none` and, for a further set, domain `none`."""
+        """Every set under every edit; under none once, with selector `none` and, for a further set, domain `none`.
+        returns selector, domain, lambda and k; edit; set; the held-out pairs of the edit's domain"""
         seen: set[tuple[str, str, str]] = set()
         for place in _places(run, points):
             for one in (*place.own, *self.sets):
                 domain = place.domain if one in place.own else NONE
                 if (domain, one.name, one.kind) not in seen:
                     seen.add((domain, one.name, one.kind))
-                    yield _Asked((NONE, domain, None, None), UNEDITED, one, place.own)
-                yield _Asked(place.key[1:], place.edit, one, place.own)
+                    yield (NONE, domain, None, None), UNEDITED, one, place.own
+                yield place.key[1:], place.edit, one, place.own
 
 
 def pair_sets(run: RefusalInputs, domain: str) -> list[PromptSet]:

@@ -1,26 +1,38 @@
-"""A verdict per selector in plain words, from stated thresholds. Reads tables of one model."""
+"""A verdict per selector in plain words, from stated thresholds: sufficient, specific (better than random rows of its
+own layers), faithful, stable. Reads tables of one model."""
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
 from engine.records.errors import InputError
 from engine.results.tables import frame, spec
+from engine.stats.blocks import between_draws, each_line, has_blocks
 from engine.stats.limits import BASELINE, Thresholds, clear
-from engine.stats.table_estimates import between_draws, each_line, has_blocks
-from engine.stats.uncertainty import Estimate
-from engine.studies.estimate_words import RemovalBudget, limit_words, removal_budgets
-from engine.studies.verdict.beyond_depths import (
-    NOT_APPLICABLE,
-    NOT_MEASURED,
-    SATURATED,
-    SPECIFIC,
-    Finding,
-    specificity,
+from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted, estimate, student_t
+from engine.studies.estimate_words import (
+    ORDER_TITLES,
+    Answer,
+    better_or_worse,
+    interval_words,
+    limit_words,
+    removal_budgets,
+    share_text,
 )
+
+NOT_APPLICABLE, NOT_MEASURED = "not applicable", "not measured"
+
+
+class Finding(NamedTuple):
+    """The word, the numbers it rests on, and the reasons as sentences without a capital or a full stop."""
+
+    word: str
+    numbers: tuple[float | None, ...]
+    reasons: tuple[str, ...]
+
 
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
@@ -96,7 +108,8 @@ def judge_selectors(
             reasons.insert(0, "stable but invalid: the ranking is reproducible and does not find what matters")
         budgets: tuple[float | None, ...] = ()
         if budget is not None and name in lerf:
-            reasons.insert(0, _budget_words(name, lerf, limit_words(budget)))
+            beside = "" if name == BASELINE or BASELINE not in lerf else f", {lerf[BASELINE]} of random rows"
+            reasons.insert(0, f"{lerf[name]} of the rows can go before {limit_words(budget)}{beside}")
             budgets = (*lerf[name][:3], morf[name].share if name in morf else None)
         elif budget is not None:
             budgets = (None,) * len(BUDGETS)
@@ -110,11 +123,6 @@ def judge_selectors(
             )
         )  # fmt: skip
     return frame("verdicts", lines, optional=MORE if budget is None else (*MORE, *BUDGETS))
-
-
-def _budget_words(name: str, budgets: Mapping[str, RemovalBudget], limit: str) -> str:
-    beside = "" if name == BASELINE or BASELINE not in budgets else f", {budgets[BASELINE]} of random rows"
-    return f"{budgets[name]} of the rows can go before {limit}{beside}"
 
 
 def _validity(sufficient: Finding, specific: Finding) -> tuple[str, list[str]]:
@@ -181,14 +189,7 @@ def _nested_words(line: dict[str, float | None]) -> str:
 SUFFICIENT = "sufficient"
 
 
-class Numbers(NamedTuple):
-    """At the reference rate, means over seeds: NLL in nats per token, damage as `Thresholds` defines it."""
-
-    log_gap: float
-    lerf_nll: float
-    random_lerf_nll: float
-    dense_nll: float
-    damage: float | None
+Numbers = tuple[float, float, float, float, float | None]  # see `_numbers`
 
 
 def sufficiency(
@@ -210,7 +211,13 @@ def sufficiency(
         {name: _against_random(name, differences, draw_sweep, limits) for name in judged}, -1, limits.level
     )
     rates = sorted(set(gap["rate"].to_list()))
-    above_zero = {rate: clear(_gaps(gap, rate, judged, draw_sweep), 1, limits.level) for rate in rates}
+    above_zero = {}
+    for rate in rates:
+        gaps = {}
+        for name in judged:
+            draws = between_draws(draw_sweep, rate, (name, "morf"), (name, "lerf"))
+            gaps[name] = each_line(gap.filter(selector=name, rate=rate), "log_gap", draws)
+        above_zero[rate] = clear(gaps, 1, limits.level)
     findings = {}
     for name in selectors:
         numbers, counted = _numbers(name, gap, dense_nll, limits)
@@ -228,7 +235,8 @@ def sufficiency(
 
 
 def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> tuple[Numbers, str]:
-    """With the log gap that counts, in words."""
+    """At the reference rate, means over seeds: log gap, NLL under LeRF and of random under LeRF, the unmasked model's
+    (nats per token), damage as `Thresholds` defines it; with the log gap that counts, in words."""
     at_rate = gap.filter(selector=selector, rate=limits.rate)
     lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
@@ -237,7 +245,7 @@ def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresho
     damage = min(lerf - dense_nll, most) / worst if worst > 0 else None
     counted = statistics.fmean(at_rate["counted_gap"])
     less = ", with losses counted up to where the model is destroyed" if abs(counted - log_gap) > 1e-9 else ""
-    return Numbers(log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}"
+    return (log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}"
 
 
 def _sufficient_finding(
@@ -293,19 +301,6 @@ def _against_random(
     return each_line(lines, "difference", draws)
 
 
-def _gaps(
-    gap: pl.DataFrame, rate: float, selectors: list[str], draw_sweep: pl.DataFrame | None
-) -> dict[str, list[Estimate]]:
-    return {
-        name: each_line(
-            gap.filter(selector=name, rate=rate),
-            "log_gap",
-            between_draws(draw_sweep, rate, (name, "morf"), (name, "lerf")),
-        )
-        for name in selectors
-    }
-
-
 UNKNOWN = "unknown"
 NO_NUMBERS = (None, None, None, None)
 
@@ -320,7 +315,7 @@ def stability_between_draws(
     """Per selector `stable`, `not`, `unknown` or `not applicable`. Numbers: draws, their size, Spearman, Jaccard.
 
     `stable` where disjoint draws of calibration text agree by both limits in the mean over their pairs, and the lower
-    ends of these means' intervals (`engine.stats.similarity`) do so too; `not` where an upper end does not reach its
+    ends of these means' intervals (`engine.stats.removal_order`) do so too; `not` where an upper end does not reach its
     limit; in between it cannot be told, and the word is `unknown`. Tables without intervals go by the means. Draws
     smaller than the calibration text in use are rather less alike: where they agree, so much the better; where they do
     not, nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
@@ -382,3 +377,121 @@ def _end(line: dict[str, float | None], name: str, side: str) -> float:
 def _interval(line: dict[str, float | None], name: str) -> str:
     low, high = (line.get(f"{name}_{side}") for side in ("low", "high"))
     return "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
+
+
+SPECIFIC, SATURATED = "specific", "saturated"
+DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Told(NamedTuple):
+    """What one of several tests says. detectable: the smallest difference that it would have told."""
+
+    p_holm: float | None
+    answer: Answer
+    detectable: float | None
+
+
+def told(differences: Mapping[Key, Estimate], order: str, level: float = LEVEL) -> dict[Key, Told]:
+    """Holm over these differences of one order; none is told without an error."""
+    p_holm = adjusted({key: p for key, one in differences.items() if (p := one.p_differs) is not None})
+    answers = {}
+    for key, one in differences.items():
+        least = None
+        if key in p_holm and one.stderr is not None and one.degrees is not None:
+            confidence = 1 - level / (len(p_holm) * one.looks)
+            if confidence < 1:  # at a level of nothing, nothing is told
+                least = student_t(one.degrees, confidence) * one.stderr if one.stderr else 0.0
+        p = p_holm.get(key)
+        answers[key] = Told(p, better_or_worse(one.value, p, order, level), least)
+    return answers
+
+
+def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: float = LEVEL) -> pl.DataFrame:
+    """The table `specific` as verdicts, ledger and pages read it: the calibration text's part, where it was drawn anew
+    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable."""
+    rows = specific.rows(named=True)
+    family = ("order",) if DECIDED in specific.columns else ("order", "rate")
+    families: dict[tuple[Any, ...], dict[int, Estimate]] = {}
+    for place, row in enumerate(rows):
+        of_draws = between_draws(draw_sweep, row["rate"], (row["selector"], row["order"]))
+        one = estimate(row["difference"], [_text_part(row), *of_draws], looks=row.get("looks") or 1)
+        degrees = None if one.stderr == 0 else one.degrees
+        row |= {"stderr": one.stderr, "degrees": degrees, "low": one.low, "high": one.high, "p": one.p_differs}
+        if row["answer"] != SATURATED:
+            families.setdefault(tuple(row[name] for name in family), {})[place] = one
+    for (order, *_), differences in families.items():
+        for place, answer in told(differences, order, level).items():
+            rows[place] |= answer._asdict()
+    return pl.DataFrame([{name: row[name] for name in specific.columns} for row in rows], schema=specific.schema)
+
+
+def specificity(
+    selectors: Sequence[str], specific: pl.DataFrame | None, draw_sweep: pl.DataFrame | None, limits: Thresholds
+) -> dict[str, Finding]:
+    """Per selector `specific`, `LeRF only`, `MoRF only`, `not`, `saturated`, `not measured`; random `not applicable`.
+
+    An order passes where the selector's NLL differs from the mean of its layer-matched controls in the right direction,
+    by p adjusted over the selectors, at the largest rate at which these controls are not saturated (the table's; in
+    tables of before there was such a rule, at the reference rate). `saturated` where there is no such rate in one of
+    the orders. The error holds the evaluation text, one further draw of the control's rows and, where it was measured,
+    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain."""
+    orders = limits.specific_orders
+    by_order: dict[str, dict[str, dict[str, Any]]] = {order: {} for order in ("lerf", "morf")}
+    judged = _judged_lines(specific, limits)
+    if judged.height:
+        judged = with_draws(judged.filter(pl.col("selector").is_in(list(selectors))), draw_sweep, limits.level)
+    for line in judged.iter_rows(named=True):
+        by_order[line["order"]][line["selector"]] = line
+    findings = {}
+    for name in selectors:
+        lines = {order: by_order[order][name] for order in orders if name in by_order[order]}
+        if name == BASELINE:
+            findings[name] = Finding(NOT_APPLICABLE, (None,), ())
+        elif len(lines) < len(orders):
+            why = "whether it is more than its depths, against random rows of its own layers, was not measured"
+            findings[name] = Finding(NOT_MEASURED, (None,), (why,))
+        elif any(line["answer"] == SATURATED for line in lines.values()):
+            destroyed = " and ".join(ORDER_TITLES[o] for o, line in lines.items() if line["answer"] == SATURATED)
+            why = f"random rows of its own layers destroy the model at every rate under {destroyed}: not judged"
+            findings[name] = Finding(SATURATED, (None,), (why,))
+        else:
+            findings[name] = _specific_finding(lines, by_order["lerf"].get(name))
+    return findings
+
+
+def _judged_lines(specific: pl.DataFrame | None, limits: Thresholds) -> pl.DataFrame:
+    """The lines that verdicts rest on."""
+    if specific is None:
+        return pl.DataFrame()
+    if DECIDED in specific.columns:
+        return specific
+    return specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+
+
+def _specific_finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None) -> Finding:
+    passed = [order for order, line in lines.items() if line["answer"] == "better"]
+    word = SPECIFIC if len(passed) == len(lines) else f"{ORDER_TITLES[passed[0]]} only" if passed else "not"
+    reasons = [_specific_sentence(order, line, order in passed) for order, line in lines.items()]
+    share = None if lerf is None else lerf["depth_share"]
+    if lerf is not None and share is not None:
+        low = "at most" if lerf["depth_share_low"] < -1 else f"{lerf['depth_share_low']:.0%} to"
+        depth = f"{share:.0%} ({low} {lerf['depth_share_high']:.0%})"
+        reasons.append(f"random rows of its layers have {depth} of its LeRF advantage over random masks")
+    return Finding(word, (share,), tuple(reasons))
+
+
+def _text_part(line: dict[str, Any]) -> Part | None:
+    error, degrees = line["stderr"], line["degrees"]
+    return None if error is None else Part(error * error, math.inf if degrees is None else degrees)
+
+
+def _specific_sentence(order: str, line: dict[str, Any], passed: bool) -> str:
+    difference = Estimate(*(line[name] for name in ("difference", "stderr", "degrees", "low", "high")))
+    detectable = line.get("detectable")
+    power = "" if passed or detectable is None else f"; {detectable:.2g} would have been told apart"
+    return (
+        f"under {ORDER_TITLES[order]} at {share_text(line['rate'])} it does {'' if passed else 'not clearly do '}"
+        f"{'less' if order == 'lerf' else 'more'} harm than random rows of its own layers "
+        f"({interval_words(difference)} nats per token from them{power})"
+    )

@@ -12,7 +12,7 @@ from engine.edits.edit import Ranking
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.stats.similarity import expected_random_jaccard
+from engine.stats.removal_order import expected_random_jaccard
 from engine.studies.audit.agreement import pairwise
 
 SELECTORS = ("random", "magnitude", "wanda", "lrp")

@@ -10,7 +10,7 @@ from tiny_audits import lowest, tables_of, tiny_audit
 from engine.interventions.in_weights import zeroed
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.stats.removal_budget import Harm, first_crossing, next_count
+from engine.stats.limits import Harm, first_crossing, next_count
 from engine.studies.estimate_words import headline, removal_budgets, share_text
 
 

@@ -16,8 +16,7 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.control_answers import control_answers
-from engine.studies.estimate_words import better_or_worse
+from engine.studies.estimate_words import better_or_worse, control_answers
 
 Tables = dict[str, pl.DataFrame]
 FIVE = ("random", "lrp", "ig", "consensus2", "magnitude")

@@ -25,10 +25,10 @@ from engine.stats.blocks import (
     document_blocks,
     ratio_stderr,
     window_blocks,
+    with_documents,
 )
 from engine.stats.layer_matched import against_controls
 from engine.stats.protocol_harm import Harm, text_part
-from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import estimate, text_part as part_of
 from engine.studies.estimate_words import paired_over, units_in_words
 

@@ -17,7 +17,7 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.task_means import chance_sentence, downstream_mean, near_chance, pairs_sentence
+from engine.studies.estimate_words import chance_sentence, downstream_mean, near_chance, pairs_sentence
 
 SELECTORS = ("random", "magnitude", "grad_x_input")
 RATES = (0.4, 0.0, 0.2)

@@ -13,8 +13,8 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.blocks import window_blocks
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.gap import validity_gap
 from engine.studies.audit.sweep import sweep_model
+from engine.studies.audit.verdicts import validity_gap
 
 RATES = (0.1, 0.5)
 

@@ -16,9 +16,8 @@ from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
-from engine.run.audit_plan import ProtocolsPlan, RepliesPlan
+from engine.run.audit_plan import PAPER_SELECTORS, ProtocolsPlan, RepliesPlan
 from engine.run.runner import LocalRunner
-from engine.run.score_plan import PAPER_SELECTORS
 from engine.selectors import register_selector
 from engine.selectors.base import REGISTRY
 from engine.studies.base import ANALYSES
@@ -225,7 +224,7 @@ def test_an_analysis_that_finds_no_memory_is_left_out(tiny_llama, tiny_text, tmp
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("engine.studies.audit.gap.Gap.tables", fails)
+    monkeypatch.setattr("engine.studies.audit.verdicts.Gap.tables", fails)
     with Store(tmp_path / "store") as store:
         one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
         with pytest.raises(type(error)):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from engine.stats.removal_order import removal_order
-from engine.stats.similarity import (
+from engine.stats.removal_order import (
     average_ranks,
     expected_random_jaccard,
     jaccard,
     jaccards,
     rank_correlations,
+    removal_order,
     spearman,
 )
 

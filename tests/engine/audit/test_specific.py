@@ -22,7 +22,7 @@ from engine.results.tables import spec
 from engine.run import runner
 from engine.selectors import ScoringRun, register_selector
 from engine.selectors.base import REGISTRY
-from engine.stats.saturation import largest_unsaturated
+from engine.stats.limits import largest_unsaturated
 from engine.studies.audit.controls import SATURATION
 
 SEEDS = tuple(range(42, 52))

@@ -12,7 +12,8 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.stats.blocks import mean_over_seeds, missed, paired_difference
+from engine.stats.blocks import missed, paired_difference
+from engine.stats.printed import noise_of
 from engine.stats.uncertainty import COLUMNS
 
 
@@ -108,14 +109,15 @@ def test_the_error_of_a_mean_over_seeds_is_its_spread_over_repetitions() -> None
     means, squares = [], []
     for _ in range(4000):
         shared = generator.normal(0, 0.05)
-        mean, stderr = mean_over_seeds((generator.normal(0, 0.3, 3) + shared).tolist(), [0.05] * 3)
-        assert stderr is not None
-        means.append(mean)
-        squares.append(stderr**2)
+        values = (generator.normal(0, 0.3, 3) + shared).tolist()
+        noise = noise_of(values, [0.05] * 3, None)
+        assert noise is not None
+        means.append(np.mean(values))
+        squares.append(noise.stderr**2)
     assert math.sqrt(np.mean(squares)) == pytest.approx(float(np.std(means)), rel=0.05)  # 2% is one sd of 4000 draws
     assert np.std(means) == pytest.approx(math.hypot(0.3 / math.sqrt(3), 0.05), rel=0.05)
 
 
 def test_without_seeds_or_without_an_error() -> None:
-    assert mean_over_seeds([1.5], [0.2]) == (1.5, pytest.approx(0.2))
-    assert mean_over_seeds([1.0, 2.0], [0.2, None]) == (1.5, None)
+    assert noise_of([1.5], [0.2], None) == (pytest.approx(0.2), math.inf)
+    assert noise_of([1.0, 2.0], [0.2, None], None) is None

@@ -10,8 +10,8 @@ from tiny_models import load_tiny, text
 
 from engine.models.loading import LoadedModel, load_model
 from engine.results.store import Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
 from engine.studies.refusal.inputs import RefusalInputs
 
 

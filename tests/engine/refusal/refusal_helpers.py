@@ -16,9 +16,9 @@ from engine.judges.embedded import EmbeddedJudge
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
+from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.runner import Cell, LocalRunner
-from engine.run.score_plan import ScorePlan
 from engine.studies.base import STAGES, Tables, conduct
 from engine.studies.conduct import run_studies
 from engine.studies.refusal.grid import Grid

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -272,6 +272,7 @@ def test_the_rule_of_choice_is_that_of_operating_points() -> None:
         run: Any = SimpleNamespace(
             plan=SimpleNamespace(benign_limit=0.1), max_nll=lambda _: 2.2, rates=lambda *_, kept=before: kept
         )
+        run.feasible = MethodType(RefusalInputs.feasible, run)
         found: Any = strongest(run, {}, measured, [])  # type: ignore[arg-type]
         if point is None or point.rescue:
             assert found is None

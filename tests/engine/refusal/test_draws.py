@@ -19,7 +19,7 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.runner import LocalRunner
-from engine.stats.permutation import p_value, prediction_interval, rank_among
+from engine.stats.layer_matched import p_value, prediction_interval, rank_among
 from engine.stats.uncertainty import holm
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn

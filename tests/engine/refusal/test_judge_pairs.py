@@ -15,7 +15,7 @@ from engine.judges.refusals import Refused
 from engine.records.manifest import read_manifest
 from engine.results.tables import checked
 from engine.stats.uncertainty import wilson
-from engine.studies.refusal.transfer import JudgedReplies
+from engine.studies.refusal.transfer import judge_pairs
 
 SMALL = [
     "--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "4", "--samples", "4", "--max-length", "32",
@@ -35,14 +35,12 @@ def drawn(seed: int, n: int, marks: bool) -> Refused:
 
 def test_every_pair_and_set_from_single_verdicts() -> None:
     names, sizes = ("a", "b", "c"), (9, 5, 14)
-    gathered = JudgedReplies("m", names)
     said = {
         key: [drawn(10 * place + judge, n, marks=judge == 2) for judge in range(3)]
         for place, (key, n) in enumerate(zip(SETS, sizes, strict=True))
     }
-    for key, verdicts in said.items():
-        gathered.add((*key, "heldout", "malign"), verdicts)
-    table = checked("judge_pairs", gathered.table(), "here")
+    sets = (((*key, "heldout", "malign"), verdicts) for key, verdicts in said.items())
+    table = checked("judge_pairs", judge_pairs("m", names, sets), "here")
     assert table.height == 3 * 3 + 3
     for row in table.to_dicts():
         places = [row["judge_a"], row["judge_b"]]

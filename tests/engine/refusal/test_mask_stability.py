@@ -11,7 +11,7 @@ from engine.edits.contrasts import refusal_mask
 from engine.edits.controls import shuffled
 from engine.records.errors import InputError
 from engine.results.tables import checked
-from engine.stats.similarity import expected_random_jaccard
+from engine.stats.removal_order import expected_random_jaccard
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.structure import SHUFFLES, MaskStability, halves
 

@@ -19,10 +19,9 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
-from engine.stats.judge_error import corrected_rate
-from engine.stats.uncertainty import wilson
+from engine.stats.uncertainty import corrected_rate, wilson
 from engine.studies.base import conduct
-from engine.studies.refusal.composed import Composed, check_domains
+from engine.studies.refusal.draws import Composed, check_domains
 from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.operating_point import POINTS, with_earlier
 from engine.studies.refusal.points import Chosen, Controlled, Measured

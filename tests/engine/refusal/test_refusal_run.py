@@ -29,7 +29,7 @@ from engine.run.field_types import settings_of
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Pace, told
 from engine.studies.base import conduct
-from engine.studies.forecast import at_pace
+from engine.studies.conduct import at_pace
 from engine.studies.refusal.points import Chosen, Controlled
 
 STAGES = ("calibrate", "sweep", "select", "structure", "control", "evaluate")
