@@ -84,9 +84,10 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
         beside = [title] if there in (None, title) else [title, there]
+        specific = _SPECIFIC.get(row.get("specific", ""), NOT_MEASURED)
         answers: dict[str, tuple[tuple[tuple[str, str], str], str, dict[str, Any]]] = {
             FAITHFUL: (_FAITHFUL.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
-            SPECIFIC: (_SPECIFIC.get(row.get("specific", ""), NOT_MEASURED), "believed", {"part": "Explained by depth"}),
+            SPECIFIC: (specific, "believed", {"part": "Explained by depth"}),
             STABLE: (_STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             ROBUST: (_ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         }
