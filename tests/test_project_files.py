@@ -66,6 +66,11 @@ def test_what_the_texts_name_is_there_and_what_they_tell_to_type_is_taken(page: 
             assert all(hasattr(importlib.import_module(str(node.module)), one.name) for one in node.names)
 
 
+def test_every_name_of_the_python_api_loads() -> None:
+    engine = importlib.import_module("engine")
+    assert all(getattr(engine, name) for name in engine.__all__)
+
+
 def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> None:
     said = (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\d+\.\d+\.\d+)", said, re.MULTILINE)[0] == PROJECT["project"]["version"]

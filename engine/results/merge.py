@@ -20,7 +20,6 @@ from engine.results.damage import unusable
 from engine.results.places import default_store_dir
 from engine.results.store import Store, array_file, checksum as arrays_checksum, read_checked
 
-STAGE = "merge"
 _Found = dict[str, tuple[str, Path]]  # key -> checksum, and the first store that has it
 _AT_ONCE = 256  # cells of one transaction
 
@@ -54,7 +53,7 @@ def merge(sources: Sequence[Path], target: Path | None, progress: Progress | Non
 
         def wrote(count: int) -> None:
             if progress is not None:
-                progress(STAGE, count, len(new_cells) + len(new_arrays))
+                progress("merge", count, len(new_cells) + len(new_arrays))
 
         for key in new_arrays:  # first: some cells only say that their arrays are there
             _copy(array_file(store.folder, key), arrays[key][1], store.folder)

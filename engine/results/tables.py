@@ -122,12 +122,9 @@ def _read() -> dict[str, TableSpec]:
             other: dict[str, Any] = dict(entry.get("other", {}).get(name, {}))
             other |= {"null": True} if name in nulls else {}
             made.append(replace(columns[name], optional=name in optional, **other))
-        keys = tuple(entry["keys"].split())
-        unprinted = tuple(entry.get("unprinted", "").split())
-        found[stem] = TableSpec(
-            stem, entry["title"], entry["command"], tuple(made), keys, entry.get("file", ""), unprinted,
-            entry.get("numbered", ""),
-        )  # fmt: skip
+        texts = {name: entry[name] for name in ("title", "command", "file", "numbered") if name in entry}
+        keys, unprinted = (tuple(entry.get(name, "").split()) for name in ("keys", "unprinted"))
+        found[stem] = TableSpec(stem, columns=tuple(made), keys=keys, unprinted=unprinted, **texts)
     return found
 
 

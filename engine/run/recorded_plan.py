@@ -17,7 +17,6 @@ from engine.run.field_types import Setting, as_type, corpus, settings_of, task_f
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import own_scores
 
-_SCORING = "scoring"  # has a record of its own
 _AS_RECORDED = ("selectors", "lambdas", "ks", "reply_tokens", "benign_limit", "judge", "random_seed")  # of `refusal`
 
 
@@ -71,7 +70,7 @@ def audit_plan(
         if find and one.group in groups and settings.get(one.field):
             settings[one.field] = find(settings[one.field], texts)
     scoring = score_plan(spec["scores"], texts, spec.get("evaluation"))
-    plan: AuditPlan = _made(kind, settings, notes, {_SCORING: scoring})
+    plan: AuditPlan = _made(kind, settings, notes, {"scoring": scoring})
     return plan, notes
 
 

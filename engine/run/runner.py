@@ -100,7 +100,6 @@ def told(seconds: float) -> str:
 
 
 Group = tuple[Cell[Any], ...]  # computed in one pass
-STAGE = CELLS  # the name of all cells of a command on the bar
 
 
 class Results:
@@ -247,7 +246,7 @@ class LocalRunner:
 
     def _report(self) -> None:
         if self._progress is not None:
-            self._progress(STAGE, len(self._done), max(len(self._expected), self._at_most))
+            self._progress(CELLS, len(self._done), max(len(self._expected), self._at_most))
 
 
 def measured_now(group: Group) -> tuple[list[Any], float]:

@@ -15,7 +15,7 @@ from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.progress import Progress
 from engine.results.folders import is_published, read_table, table_names
 from engine.results.store import Store
-from engine.results.tables import TABLES, TableSpec
+from engine.results.tables import TABLES
 from engine.run.runner import LocalRunner
 from engine.run.scoring import SCORES_FILE
 from engine.selectors.own_scores import kept_beside
@@ -195,18 +195,15 @@ def _compared(
     for stem in part.stems:
         stored = read_table(folder, stem)
         made = read_table(again, stem) if stem in written else stored.clear()
-        yield same_numbers(f"{stem}.parquet", stored, made, _described(stem), tolerance)
-
-
-def _described(stem: str) -> TableSpec | None:
-    return TABLES.get(stem) if stem in TABLES else None
+        described = TABLES.get(stem) if stem in TABLES else None
+        yield same_numbers(f"{stem}.parquet", stored, made, described, tolerance)
 
 
 def _claims(folder: Path, tolerance: float) -> Held:
     """The ledger from the folder's own tables: no model takes part."""
     there = table_names(folder)
     again = ledger({stem: read_table(folder, stem) for stem in needed() if stem in there})
-    return same_numbers(f"{CLAIMS}.parquet", read_table(folder, CLAIMS), again, _described(CLAIMS), tolerance)
+    return same_numbers(f"{CLAIMS}.parquet", read_table(folder, CLAIMS), again, TABLES.get(CLAIMS), tolerance)
 
 
 def _not_here(folder: Path, parts: Sequence[Recorded]) -> dict[str, str]:
