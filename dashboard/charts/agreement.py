@@ -1,7 +1,5 @@
 """Do selectors take the same rows? Overlaps and rank correlations of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, permutations
 from statistics import fmean

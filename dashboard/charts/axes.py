@@ -1,7 +1,5 @@
 """Pieces of axes that many figures share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
@@ -62,13 +60,11 @@ def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) ->
     figure.add_scatter(x=list(ends), y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip", line=line)
 
 
-def level(
-    figure: go.Figure, text: str, *, at: str = "bottom right", size: int | None = None, **place: float | str | None
-) -> None:
+def level(figure: go.Figure, text: str, *, at: str = "bottom right", **place: float | str | None) -> None:
     """A dotted line to compare with, and what it is; place: x or y."""
     add = figure.add_vline if "x" in place else figure.add_hline
-    font = {"color": palette.REFERENCE, "size": size}
-    add(**place, line=palette.DOTTED, annotation={"text": text, "font": font}, annotation_position=at)
+    note = {"text": text, "font": {"color": palette.REFERENCE}}
+    add(**place, line=palette.DOTTED, annotation=note, annotation_position=at)
 
 
 def level_layout(text: str, y: float, size: int) -> dict[str, Any]:

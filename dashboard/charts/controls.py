@@ -1,7 +1,5 @@
 """The consensus controls beside references of the same size, and where Consensus-2 takes its rows from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,11 +1,16 @@
-"""Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
+"""Curves of perplexity over removed rows, of one model or of several in a grid, and what stands beside them. Themes are
+applied by whoever shows a figure."""
 
+import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
+from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, figure_size, formats, lines, palette, series
 from dashboard.charts.formats import LN10
@@ -23,6 +28,9 @@ _MODEL = "under way"  # the model of a run that is not done
 _GROWING_PX, _GROWING_BOTTOM = 360, 96  # pixels, of its curves
 _MARGIN = 0.05  # of the axis of rates, at both ends
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
+# Of a grid of models: pixels, letters of the names above one row of panels, and of a line of one of them.
+_PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX, _LINE_PX = 190, 46, 96, 120, 15
+_LETTERS, _LEAST_LETTERS = 120, 14
 DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
@@ -41,7 +49,7 @@ def curves(
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
     stands in order in a zone over it.
     seeds: `series.points` of one seed each of the random ranking: thin lines in the place of their mean."""
-    shift = subtracted(baseline, relative)
+    shift = baseline if relative else 0.0  # what to take from every NLL; None: nothing can be drawn
     rows = drawn.filter(order=order) if shift is not None else drawn.clear()
     alone = [one.filter(order=order) for one in seeds] if shift is not None else []
     if alone:
@@ -96,11 +104,6 @@ def _even_steps(figure: go.Figure, rates: Sequence[float]) -> None:
         type="category", categoryorder="array", categoryarray=steps, tickvals=steps, tickformat=None,
         ticktext=[formats.rate(rate) for rate in rates], title_text="rows removed, one step per rate",
     )  # fmt: skip
-
-
-def subtracted(baseline: float | None, relative: bool) -> float | None:
-    """What to take from every NLL of a curve; None where nothing can be drawn, since `baseline` is not known."""
-    return baseline if relative else 0.0
 
 
 def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
@@ -254,3 +257,57 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
             height=_GROWING_PX, margin_b=_GROWING_BOTTOM, legend={"yref": "container", "y": 0, "yanchor": "bottom"}
         )
     return drawn
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One model: its name, its points (`series.points`), the NLL of the unmasked model (nats). order: where it is not
+    the figure's."""
+
+    name: str
+    points: pl.DataFrame
+    baseline: float | None
+    order: str = ""
+
+
+def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
+    """One panel per model under one order ("": each panel's own); the legend stands once.
+    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are not
+    finite, are not drawn. relative: as in `curves`; a panel whose unmasked model is not known is empty then."""
+    rows = math.ceil(len(panels) / columns)
+    names = [wrap(panel.name, max(_LEAST_LETTERS, _LETTERS // columns)) or [""] for panel in panels]
+    more = _LINE_PX * (max(map(len, names)) - 1)  # for names in several lines
+    between = _BETWEEN_PX + more
+    plots = rows * _PANEL_PX + (rows - 1) * between
+    figure = make_subplots(
+        rows=rows, cols=columns, shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.04,
+        vertical_spacing=between / plots if rows > 1 else 0,
+        subplot_titles=["<br>".join(map(html.escape, of_panel)) for of_panel in names],
+    )  # fmt: skip
+    heights: list[float] = []
+    named: set[str] = set()
+    for place, panel in enumerate(panels):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        shift = panel.baseline if relative else 0.0
+        if shift is None:
+            continue
+        part = panel.points.filter(order=panel.order or order)
+        for selector in palette.in_order(part["selector"].to_list()):
+            own = part.filter(selector=selector)
+            trace = curve(own, selector, shift) | {"showlegend": selector not in named}
+            named.add(selector)  # in the legend only the first time; a click there hides it in every panel
+            figure.add_trace(trace, **at)
+            below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
+            heights += [(nll - shift) / LN10 for nll in below]
+        if panel.baseline is not None:
+            heights.append((panel.baseline - shift) / LN10)
+            figure.add_hline(y=heights[-1], line=palette.DOTTED, **at)
+    scale = perplexity_scale(heights, relative)
+    figure.update_yaxes(scale | {"title": None})
+    figure.update_yaxes(title=scale["title"], col=1)
+    figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
+    for note in figure.layout.annotations:
+        note.font.size = figure_size.NOTE_PX + 1
+    first, second = ORDER_HEADINGS.get(order, ("", ""))
+    lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
+    return figure.update_layout(title_yref="container", legend_y=-36 / plots)

@@ -57,7 +57,10 @@ def _of(entry: Entry) -> pl.DataFrame:
     points = series.points(entry.curves, entry.model, selectors, ["lerf", "morf"], (RATE, RATE))
     at = {(row["selector"], row["order"]): row for row in points.iter_rows(named=True)}
     verdicts = {} if entry.verdicts is None else {row["selector"]: row for row in entry.verdicts.iter_rows(named=True)}
-    dense, nested = series.unmasked_nll(entry.curves, entry.model), _nested(entry.stability)
+    dense, nested = series.unmasked_nll(entry.curves, entry.model), dict[str, float]()
+    if entry.stability is not None and not entry.stability.is_empty():  # it does not depend on the rate
+        half = against_half(entry.stability.filter(pl.col("spearman").is_not_null()))
+        nested = dict(half.select("selector", "spearman").iter_rows())
 
     def both(name: str, column: str) -> list[Any]:
         return [at.get((name, order), {}).get(column) for order in ("lerf", "morf")]
@@ -75,14 +78,6 @@ def _of(entry: Entry) -> pl.DataFrame:
             _less(both(name, "nll")[0], dense), damage, *words, nested.get(name), any(ceilings), ceilings[0],
         ))  # fmt: skip
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")
-
-
-def _nested(stability: pl.DataFrame | None) -> dict[str, float]:
-    """Spearman of half the windows with all of them, by selector; it does not depend on the rate."""
-    if stability is None or stability.is_empty():
-        return {}
-    lines = against_half(stability.filter(pl.col("spearman").is_not_null()))
-    return {row["selector"]: row["spearman"] for row in lines.iter_rows(named=True)}
 
 
 def _less(value: float | None, other: float | None) -> float | None:

@@ -1,7 +1,5 @@
 """Tables of numbers as coloured cells with the number in each: pairs of selectors, blocks by projections."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -18,20 +16,11 @@ Cell = float | None
 
 
 def matrix(
-    values: Sequence[Sequence[Cell]],
-    columns: Sequence[str],
-    rows: Sequence[str],
-    *,
-    heading: str,
-    below: str = "",
-    text: Callable[[float], str],
-    hover: Sequence[Sequence[str]],
-    span: tuple[float, float],
-    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float,
-    diverging: bool = False,
-    clickable: bool = False,
-    corner: tuple[str, str] = ("", ""),
-) -> go.Figure:
+    values: Sequence[Sequence[Cell]], columns: Sequence[str], rows: Sequence[str], *, heading: str, below: str = "",
+    text: Callable[[float], str], hover: Sequence[Sequence[str]], span: tuple[float, float],
+    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float, diverging: bool = False,
+    clickable: bool = False, corner: tuple[str, str] = ("", ""),
+) -> go.Figure:  # fmt: skip
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
@@ -39,12 +28,10 @@ def matrix(
     corner: titles of the column and the row axis.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text]."""
-    shown = [[_drawn(value) for value in line] for line in values]
-
+    shown = [[axes.finite(value) for value in line] for line in values]
     low, high = span
     if low == high:
         low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
-
     shades = [colour] * len(rows) if callable(colour) else list(colour)
     figure = go.Figure().add_heatmap(
         z=[[None if v is None else shade(v) for v in line] for line, shade in zip(shown, shades, strict=True)],
@@ -76,16 +63,9 @@ def matrix(
     lines = max((name.count("<br>") + 1 for name in labels), default=1)
     bottom = 24 + 20 * lines
     figure.update_xaxes(
-        **axes.titled(
-            corner[0],
-            tickvals=list(range(count)),
-            ticktext=labels,
-            autotickangles=[0, -45],  # turned only where the browser finds no room
-            automargin=True,
-            range=[-0.5, count - 0.5],
-            showgrid=False,
-        )
-    )
+        **axes.titled(corner[0], tickvals=list(range(count)), ticktext=labels, automargin=True, showgrid=False),
+        autotickangles=[0, -45], range=[-0.5, count - 0.5],  # turned only where the browser finds no room
+    )  # fmt: skip
     figure.update_yaxes(**axes.places(rows), showgrid=False, title={"text": corner[1]})
     title = f"{heading}<br><sub>{below}</sub>" if below else heading
     height = 70 + bottom + _ROW_PX * max(len(rows), 4)
@@ -98,7 +78,7 @@ def matrix(
 
 def places(values: Sequence[Cell]) -> Callable[[float], float]:
     """value -> its place among these from 0 to 1, equal ones in the middle of theirs: no extreme moves the rest."""
-    ordered = sorted(value for value in map(_drawn, values) if value is not None)
+    ordered = sorted(value for value in map(axes.finite, values) if value is not None)
     last = max(len(ordered) - 1, 1)
     return lambda value: (bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 / last
 
@@ -134,7 +114,3 @@ def _readable(shares: Sequence[float], diverging: bool) -> list[str]:
 def _luminance(colour: Sequence[float]) -> float:
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _drawn(value: Cell) -> Cell:
-    return value if value is not None and math.isfinite(value) else None

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import palette
+from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 from engine.studies.verdict.removal_budgets import share_text
 
@@ -23,6 +24,7 @@ _ROBUST = {
     "exact": (YES, "robust"), "rounding": (YES, "robust"), "moved": (NO, "not robust"),
     "unknown": (UNKNOWN, "not known"),
 }  # fmt: skip
+NONE_FAITHFUL = "No score is shown to be right at both ends (faithful)"
 NOT_MEASURED = (UNKNOWN, "not measured")
 
 
@@ -68,11 +70,11 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
     there = palette.title(BASELINE) if BASELINE in rows else None
     found = []
-    words = list(_FAITHFUL)
+    order = list(_FAITHFUL)
 
     def place(name: str) -> tuple[float, int]:
         word = rows[name]["validity"]
-        return -(rows[name].get("budget") or 0.0), words.index(word) if word in words else len(words)
+        return -(rows[name].get("budget") or 0.0), order.index(word) if word in order else len(order)
 
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
@@ -90,6 +92,20 @@ def _budget(row: dict[str, Any]) -> tuple[str, str]:
     values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
     share, low, high = ["" if value is None else share_text(value) for value in values]
     return share, f"{low} to {high}" if low and high and {low, high} != {share} else ""
+
+
+def answer(verdicts: pl.DataFrame) -> str:
+    """Which scores one may trust, in one sentence: faithful ones, then sufficient ones; baselines of random rows are
+    no answer. verdicts: of one model, in today's words."""
+    judged = verdicts.filter(pl.col("selector") != BASELINE)
+    faithful, sufficient = (judged.filter(validity=word)["selector"].to_list() for word in ("faithful", "sufficient"))
+    told = [NONE_FAITHFUL]
+    if faithful:
+        told = [f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} right at both ends (faithful)"]
+    if sufficient:
+        verb = words.verb(sufficient, "is", "are")
+        told.append(f"{words.titles(sufficient, 99)} {verb} right about what is unimportant (sufficient)")
+    return "; ".join(told)
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:

@@ -1,22 +1,20 @@
 """What an edit does to text and to refusal, measured before its replies: one that lowers refusal is not shown."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from dashboard.chat import shipped_effects
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import DEMO, Entry, fitting_threads
-from dashboard.state import access, results, shipped
+from dashboard.chat.measure import store_of_the_session
+from dashboard.state import results, shipped
 from engine.edits import edit as engine_edit
 from engine.edits.edit import edit_of
 from engine.edits.effect import Effect, total
 from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
-from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
 from engine.studies.refusal.recorded import recorded_effect
 
@@ -74,14 +72,9 @@ def _measured(
     known = recorded_effect(run_folder, *of) if edit.kind == "refusal" else None
     plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
     what = ["Measuring what this edit does to text"]
-
-    def told(_stage: str, done: int, total: int) -> None:
-        progress(what[0], done, total)
-
-    # On a server for other machines nothing that they ask for stays on the disk.
-    scratch = TemporaryDirectory(prefix="selector-audit-") if access.limited() else nullcontext()
-    with scratch as place, Store(Path(place) if place else None) as store, fitting_threads(entry.loaded):
-        run, runner = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0]), LocalRunner(store, told)
+    with store_of_the_session() as store, fitting_threads(entry.loaded):
+        run = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0])
+        runner = LocalRunner(store, lambda _, done, total: progress(what[0], done, total))
         effect = text_effect(run, edit, runner)
         if effect.broken:
             return effect  # it is shown, whatever it refuses

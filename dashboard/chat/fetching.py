@@ -39,7 +39,7 @@ def due(key: str, now: Job | None) -> Job | None:
     """What to do in this script run: `now`, or else what waited for a download that has ended. None: nothing."""
     waiting = _waiting(key)
     if now is not None:
-        st.session_state.pop(_name(key), None)
+        st.session_state.pop(f"waiting-{key}", None)
         return now
     return None if waiting is None or waiting.download.active else waiting.job
 
@@ -54,16 +54,18 @@ def model(
     memory runs out, be it inside of the `with`."""
     if model_id not in shipped.TITLES:
         access.need("loading a model other than the shipped one")
-    waited = st.session_state.pop(_name(key), None)
+    waited = st.session_state.pop(f"waiting-{key}", None)
     if model_id not in live.POOL and downloads.comes_from_a_hub(model_id):
         download = waited.download if waited else downloads.DOWNLOADS.start(model_id)
-        st.session_state[_name(key)] = _Waiting(job, download)  # a click now ends this script run, not the download
+        st.session_state[f"waiting-{key}"] = _Waiting(
+            job, download
+        )  # a click now ends this script run, not the download
         say("Asking the hub …")
         since = time.monotonic()
         while not download.wait(0.1):
             if download.progress.total is not None or time.monotonic() - since > PATIENCE_S:
                 raise Downloading
-        del st.session_state[_name(key)]
+        del st.session_state[f"waiting-{key}"]
         download.check()
     with _saying_lack_of_memory():
         if model_id not in live.POOL:
@@ -149,8 +151,4 @@ def _told(download: Download) -> tuple[float, str]:
 
 
 def _waiting(key: str) -> _Waiting | None:
-    return st.session_state.get(_name(key))
-
-
-def _name(key: str) -> str:
-    return f"waiting-{key}"
+    return st.session_state.get(f"waiting-{key}")

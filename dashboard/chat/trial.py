@@ -12,7 +12,7 @@ from dashboard.chat.answers import Say
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Entry, Side
 from dashboard.chat.writing import NO_ROWS
-from dashboard.show import layout, reply_text
+from dashboard.show import layout
 from engine.edits.masks import Mask
 
 SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
@@ -93,7 +93,7 @@ def _show(request: Request, now: Trial, whole: bool) -> None:
     for (side, title), column in zip(SIDES.items(), st.columns(len(SIDES)), strict=True):
         with column.container(border=True, height="stretch"):
             st.markdown(f"#### {title}")
-            reply_text.show(now.texts[side], st.container(), empty=" ")
+            layout.reply(now.texts[side], st.container(), empty=" ")
             if side in now.outcomes:
                 outcome = now.outcomes[side]
                 margin = "" if outcome.margin is None else f"margin {outcome.margin:+.2f}".replace("-", "−")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +13,6 @@ from dashboard.chat import stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
-from engine.edits.masks import Mask
 from engine.records.environment import environment
 
 KEPT = 100  # tries of a session
@@ -94,10 +92,6 @@ class Try:
             return request.margins and not outcome.along and outcome.margin is not None
 
         return tuple(filter(lacks, request.sides))
-
-
-def mask_hash(mask: Mask) -> str:
-    return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()
 
 
 def record(one: Try) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from dashboard.chat import edits, effects, live, tries
+from dashboard.chat import edits, effects, live
 from dashboard.chat.live import Entry, Event, Outcome, Piece, Side, SideName, fitting_threads
 from dashboard.chat.tries import Try
 from dashboard.state import shipped
+from engine.edits.edit import mask_hash
 from engine.edits.masks import Mask
 from engine.records.locks import OnWait, patient
 
 Progress = Callable[[str, int, int], None]
-Masks = tuple["Mask", "Mask | None"]
+Masks = tuple[Mask, Mask | None]
 QUANTILE = 0.01  # of the model's own prompts, that count as unlike them
 KEPT = 500  # replies of a model
 NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
@@ -31,7 +32,7 @@ def batches(
     seed = now.request.control_seed
     mask = edits.mask_of(entry, now.request.edit, scoring(progress))
     now.removed = edits.removed_per_projection(entry, mask)
-    now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
+    now.mask_sha256, now.model = mask_hash(mask), dict(entry.loaded.fingerprint)
     control = edits.control_of(entry, mask, seed) if "control" in wanted and seed is not None else None
     edited: tuple[Side, ...] = tuple(side for side in wanted if side != "before")
     if edited:
@@ -61,7 +62,7 @@ def batch(
 ) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:  # fmt: skip
     """The replies to a prompt without these rows: those that the model gave before at once, the others as they are
     written, in one batch."""
-    sides = {side: (rows, tries.mask_hash(rows)) for side, rows in removed.items() if rows is not None}
+    sides = {side: (rows, mask_hash(rows)) for side, rows in removed.items() if rows is not None}
     keys = {side: (hashed, prompt, tokens, margins) for side, (_, hashed) in sides.items()}
     for side, key in keys.items():
         if key in entry.outcomes:
@@ -86,8 +87,6 @@ def limit_of(entry: Entry) -> float | None:
     memory; None of a model without any.
     Measured on the demo: -10.8 nats per word; below are none of its 36 example prompts, 18% of the 240 general shipped
     ones, and 3 of the 5 `GENERAL_QUESTIONS`."""
-    import numpy as np
-
     from engine.measures.fluency import prompt_log_probabilities
 
     if not entry.prompt_limit:

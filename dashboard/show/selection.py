@@ -74,10 +74,6 @@ def switch(
     )  # fmt: skip
 
 
-def _any(_: object) -> bool:
-    return True
-
-
 def choose_several(label: str, options: Sequence[str], key: str, *, title: Callable[[str], str] = str) -> list[str]:
     """Any of many; all at first. Another page or source with this key starts with the same choice, as far as it has it.
     All stays all, also where there are more to choose from."""
@@ -125,7 +121,7 @@ def rate(
 
 
 def toggle(label: str, key: str, *, default: bool = False, help_text: str | None = None) -> bool:
-    return bool(_kept(Setting(key, _any, default), st.toggle, label, default, help=help_text))
+    return bool(_kept(Setting(key, lambda _: True, default), st.toggle, label, default, help=help_text))
 
 
 def number(label: str, least: int, most: int, key: str, *, default: int) -> int:
@@ -173,7 +169,7 @@ def text(
 ) -> str:  # fmt: skip
     """A line of text. keep: as in `choose`. in_form: it counts with the form's button, before which Streamlit says
     nothing of it."""
-    setting = Setting(key, _any, default, shared=key if keep else None, seen=str.strip)
+    setting = Setting(key, lambda _: True, default, shared=key if keep else None, seen=str.strip)
     more = {"on_change": None} if in_form else {}
     return _kept(setting, st.text_input, label, default, help=help_text, placeholder=placeholder, **more)
 
@@ -181,7 +177,7 @@ def text(
 def prompt(label: str, key: str, limit: int, *, height: int = 80, placeholder: str | None = None) -> str:
     """Text of at most `limit` characters; empty, and a line that says why, where there is more.
     Streamlit's own limit ignores what is pasted beyond it without a word."""
-    setting = Setting(key, _any, "")
+    setting = Setting(key, lambda _: True, "")
     value = str(_kept(setting, st.text_area, label, "", height=height, placeholder=placeholder))
     if len(value) <= limit:
         return value

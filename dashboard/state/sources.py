@@ -64,7 +64,7 @@ class Source:
         return frame
 
     def all_models(self, stem: str) -> pl.DataFrame:
-        found = _read(self.run, stem)
+        found = read(self.run, stem)
         self._lines.append(found.provenance)
         return found.frame
 
@@ -151,7 +151,7 @@ def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     found, problems = list[str](), list[InputError]()
     for stem in stems:
         try:
-            found += _read(folder, stem).frame["model"].unique(maintain_order=True).to_list()
+            found += read(folder, stem).frame["model"].unique(maintain_order=True).to_list()
         except InputError as error:
             problems.append(error)
     if not found:
@@ -159,5 +159,5 @@ def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _read(run: Path | None, stem: str) -> results.Table:
+def read(run: Path | None, stem: str) -> results.Table:
     return results.read_published(stem) if run is None else results.read_table(run, stem)

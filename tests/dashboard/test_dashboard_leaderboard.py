@@ -10,7 +10,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdict
 import precomputed
 from dashboard.charts import leaderboard
 from dashboard.charts.leaderboard import DRAWS, GAP, HARM, SHARE, STABLE, VERDICT, Entry
-from dashboard.pages.overview import leaderboard as on_the_page
+from dashboard.pages.overview import page as on_the_page
 from dashboard.state import results
 
 MODEL = "made-up-1B"
@@ -107,4 +107,4 @@ def test_a_damaged_table_of_one_run_leaves_the_others(store):
     assert len(first) == len(SLOPES)
     assert first[VERDICT].isna().all()
     assert UNMASKED_NLL > 0
-    assert on_the_page.TITLE in [one.value for one in app.header]
+    assert on_the_page.LEADERBOARD in [one.value for one in app.header]

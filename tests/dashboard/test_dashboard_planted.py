@@ -19,7 +19,7 @@ from synthetic import MODEL, SLOPES, add_table, stability, verdicts, write_run
 from synthetic_refusal import write_refusal_run
 from tiny_models import save_tiny
 
-from dashboard.charts.as_text import as_text
+from dashboard.charts.in_words import as_text
 from dashboard.chat import live, many, stamps
 from dashboard.pages.believed.page import PARTS as BELIEVED
 from dashboard.pages.refusal.page import PARTS as REFUSAL

@@ -16,7 +16,7 @@ from synthetic import add_table, sweep
 from tiny_models import save_tiny
 
 import precomputed
-from dashboard.charts import depth_share
+from dashboard.charts import believed
 from dashboard.chat import edits, effects, live, opening, writing
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
@@ -219,10 +219,10 @@ def test_without_verdicts_the_first_page_says_what_is_known_of_depths(
 def test_a_share_that_its_data_leave_open_does_not_push_the_others_together() -> None:
     specific = pl.read_parquet(precomputed.smollm2_dir() / "results" / "specific.parquet").filter(order="lerf")
     assert specific["depth_share_low"].min() < -100  # type: ignore[operator]
-    figure = depth_share.shares(specific)
+    figure = believed.depth_shares(specific)
     low, high = figure.layout.xaxis.range
     assert -1.2 <= low < specific["depth_share"].min()  # type: ignore[operator]
     assert 1 < high <= 1.2
     assert "goes on" in figure.layout.title.text
     whole = specific.with_columns(depth_share_low=pl.col("depth_share") - 0.1, depth_share_high=1.1)
-    assert "goes on" not in depth_share.shares(whole).layout.title.text
+    assert "goes on" not in believed.depth_shares(whole).layout.title.text

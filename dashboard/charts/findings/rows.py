@@ -1,7 +1,5 @@
 """Findings of which rows are taken: overlaps of pairs, peaks over the depth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -22,7 +20,7 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     part = part.filter(pl.col("value").is_not_null())
     if part.is_empty():
         return f"No overlap is known at {formats.rate(rate)}"
-    least, most = _ends(part, lambda row: f"{_pair(row)} in {_where(row)}")
+    least, most = _ends(part, lambda row: f"{_pair(row)} in {row['sublayer'].replace('mlp', 'the MLP')}")
     what = "Jaccard above chance" if above_chance else "Jaccard"
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
@@ -69,10 +67,6 @@ def left_out(selectors: Collection[str]) -> str:
 
 def _pair(row: Mapping[str, str]) -> str:
     return words.titles([row["selector_a"], row["selector_b"]])
-
-
-def _where(row: Mapping[str, str]) -> str:
-    return {"mlp": "the MLP", "attention": "attention"}.get(row["sublayer"], row["sublayer"])
 
 
 def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:

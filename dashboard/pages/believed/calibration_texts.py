@@ -1,14 +1,12 @@
 """Stability and Second domain: does other calibration text give the same ranking and the same masks?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, groups, lines as lines_chart, palette, stability
-from dashboard.charts.findings import controls as domain_findings, quadrants as findings
+from dashboard.charts import believed as chart, formats, lines as lines_chart, palette
+from dashboard.charts.findings import believed as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
@@ -51,7 +49,7 @@ def _disjoint(source: Source) -> None:
     rate = min(rates, key=lambda one: abs(one - limits.rate))
     chosen = table.filter(pl.col("rate") == rate)
     at = formats.rate(rate)
-    figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
+    figure = chart.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
     with source.hero():
         tools.show(
             figure, "disjoint-draws", finding=findings.between_draws(chosen, limits.jaccard),
@@ -130,16 +128,16 @@ def domain(source: Source) -> Drawn:
     with source.hero():
         left, right = st.columns(2)
     with left:
-        figure = groups.selector_bars(
+        figure = chart.selector_bars(
             chosen, [("spearman", "Spearman of the scores"), ("jaccard", f"Jaccard of masks at {formats.rate(rate)}")],
             heading="How alike the two calibrations are", below="1 is the same ranking, the same mask",
             title="agreement", text=lambda value: f"{value:.3f}", hover=lambda row: "<br>".join(_measured(row)),
             top=1.0,
         )  # fmt: skip
-        told = domain_findings.two_texts(chosen, rate)
+        told = findings.two_texts(chosen, rate)
         tools.show(figure, "domain-agreement", key="domain-agreement", finding=told, hero=True)
     with right:
-        figure, told = groups.two_corpora(chosen, (first, second)), domain_findings.two_costs(chosen)
+        figure, told = chart.two_corpora(chosen, (first, second)), findings.two_costs(chosen)
         tools.show(figure, "domain-perplexity", key="domain-perplexity", finding=told, hero=True)
     tools.say_not_finite(chosen["nll_a"], chosen["nll_b"])
     layout.section("Is it the domain, or the draw?")

@@ -1,13 +1,11 @@
 """Verdict: stability against validity, and every sentence that the tables support, with its evidence."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, stability
-from dashboard.charts.findings import quadrants as findings
-from dashboard.show import grid, layout, selection, tools
+from dashboard.charts import believed as chart, formats, palette
+from dashboard.charts.findings import believed as findings
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
@@ -32,12 +30,12 @@ def show(source: Source) -> Drawn:
     st.dataframe(
         shown.select(
             formats.texts(shown["selector"], palette.title).alias("Selector"),
-            grid.told("claim").alias("Claim"),
+            tables.told("claim").alias("Claim"),
             pl.col("tier").alias("Evidence"),
             pl.col("number").alias("Number"),
             pl.col("unit").alias("Unit"),
-            grid.told("control").alias("Control"),
-            grid.told("test").alias("Test"),
+            tables.told("control").alias("Control"),
+            tables.told("test").alias("Test"),
             pl.col("p").alias("p"),
         ),
         hide_index=True, alt="Claims, each with its evidence, number, control and test",
@@ -56,7 +54,7 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     stable_from = limits.spearman if measure == "spearman" else limits.jaccard
     drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
     draws = source.table("draws") if source.has("draws") else None
-    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits, draws)
+    figure = chart.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits, draws)
     with source.hero():
         tools.show(figure, "stable-but-invalid", finding=findings.judged(verdicts), hero=True)
     if source.published:

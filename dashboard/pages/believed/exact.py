@@ -1,20 +1,15 @@
 """Exact controls: rewrites that leave the function bit for bit, and decoys."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import exact_controls as exact_chart, formats, groups, palette
-from dashboard.charts.findings import controls as findings
-from dashboard.show import grid, layout, selection, tools
+from dashboard.charts import believed as chart, formats, palette
+from dashboard.charts.findings import believed as findings
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
-Row = dict[str, Any]
 MEASURES = {"moved": "LeRF loss", "spearman": "Spearman", "jaccard": "Jaccard"}
 TITLES = {
     NEURONS: "neurons rescaled", VALUES: "values rescaled", NORMS: "norms folded", NORMS_WHOLE: "norms folded whole",
@@ -44,15 +39,29 @@ def show(source: Source) -> Drawn:
 
 
 def _more(proofs: pl.DataFrame, verdicts: pl.DataFrame) -> None:
+    verdicts = palette.sorted_by_selector(verdicts)
+    answers = verdicts.select(
+        formats.texts(verdicts["selector"], palette.title).alias("Selector"),
+        pl.col("invariance").replace(WORDS).alias("Ranking"),
+        pl.col("decoys_protected").alias("Decoys protected"),
+        tables.told("reasons").alias("In words"),
+    )
     st.dataframe(
-        _answers(verdicts), hide_index=True,
+        answers, hide_index=True,
         column_config={"Decoys protected": st.column_config.NumberColumn(format="percent")},
         alt="Per selector: what the rewrites did to its ranking, and where decoys rank",
     )  # fmt: skip
     layout.section("Is it the same function?")
-    st.dataframe(
-        _proofs(proofs), hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits"
+    proofs = proofs.select(
+        pl.col("rewrite").replace(TITLES).alias("Rewrite"),
+        pl.when("proven").then(pl.lit("yes, every bit")).otherwise(pl.lit("no proof")).alias("Same function"),
+        pl.col("units").alias("Units"),
+        pl.col("windows_equal").alias("Windows bit-equal"),
+        pl.col("windows").alias("Windows"),
+        pl.col("rewrite").replace(REWRITES).alias("What it does"),
+        tables.told("reason").alias("Why not, or what is left out"),
     )
+    st.dataframe(proofs, hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits")
 
 
 def _moves(source: Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
@@ -70,12 +79,14 @@ def _moves(source: Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
         "jaccard": (f"Overlap of LeRF masks at {rate}, before and after", "1 is the same mask", "Jaccard"),
     }[measure]
     moved = measure == "moved"
-
-    def text(value: float) -> str:
-        return f"{value:+.2f} nats" if moved else f"{value:.3f}"
-
-    figure = exact_chart.before_after(
-        wide, rewrites, unmoved=0.0 if moved else 1.0, heading=heading, below=below, title=title, text=text
+    figure = chart.before_after(
+        wide,
+        rewrites,
+        unmoved=0.0 if moved else 1.0,
+        heading=heading,
+        below=below,
+        title=title,
+        text=("{:+.2f} nats" if moved else "{:.3f}").format,
     )
     below = f"{heading}; {below}"
     finding = findings.rewrites(verdicts)
@@ -88,43 +99,16 @@ def _decoys(table: pl.DataFrame) -> None:
     means = table.group_by("selector", maintain_order=True).agg(
         pl.col("protected", "removed_first", "percentile").mean()
     )
-    figure = groups.selector_bars(
+    figure = chart.selector_bars(
         means, [("protected", f"among the top {rate}"), ("removed_first", f"in the LeRF mask at {rate}")],
         heading=f"Where {count} rows without effect rank", below="their weights and outputs are huge",
-        title="share of the decoys", tickformat=".0%", text=lambda value: f"{value:.0%}", hover=_decoys_hover, top=1.0,
+        title="share of the decoys", tickformat=".0%", text="{:.0%}".format, top=1.0,
+        hover=lambda row: f"{row['protected']:.1%} protected, {row['removed_first']:.1%} removed first<br>"
+        f"mean rank {row['percentile']:.1%} of the way up",
     )  # fmt: skip
     below = f"{count} rows without effect, of huge weights and outputs"
     told = findings.decoys(means, rate)
     tools.show(figure, "decoys", key="decoys", finding=told, below=below, hero=True)
-
-
-def _decoys_hover(row: Row) -> str:
-    return (
-        f"{row['protected']:.1%} protected, {row['removed_first']:.1%} removed first<br>"
-        f"mean rank {row['percentile']:.1%} of the way up"
-    )
-
-
-def _answers(verdicts: pl.DataFrame) -> pl.DataFrame:
-    verdicts = palette.sorted_by_selector(verdicts)
-    return verdicts.select(
-        formats.texts(verdicts["selector"], palette.title).alias("Selector"),
-        pl.col("invariance").replace(WORDS).alias("Ranking"),
-        pl.col("decoys_protected").alias("Decoys protected"),
-        grid.told("reasons").alias("In words"),
-    )
-
-
-def _proofs(proofs: pl.DataFrame) -> pl.DataFrame:
-    return proofs.select(
-        pl.col("rewrite").replace(TITLES).alias("Rewrite"),
-        pl.when("proven").then(pl.lit("yes, every bit")).otherwise(pl.lit("no proof")).alias("Same function"),
-        pl.col("units").alias("Units"),
-        pl.col("windows_equal").alias("Windows bit-equal"),
-        pl.col("windows").alias("Windows"),
-        pl.col("rewrite").replace(REWRITES).alias("What it does"),
-        grid.told("reason").alias("Why not, or what is left out"),
-    )
 
 
 PART = Part(

@@ -1,11 +1,9 @@
 """Protocols: which orders of selectors hold whatever is done, to what, and how it is measured."""
 
-from __future__ import annotations
-
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette, protocols
+from dashboard.charts import believed as chart, palette
 from dashboard.show import layout, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
@@ -20,11 +18,9 @@ _WORDS = {
 def show(source: Source) -> Drawn:
     """The orders of all pairs; folded, every claim. Returns the claims."""
     claims = source.table("protocols_claims")
-    heading = protocols.heading(claims)
+    heading = chart.protocol_heading(claims)
     with source.hero():
-        tools.show(
-            protocols.order_matrix(claims, heading), "protocols", key="protocol-order", finding=heading, hero=True
-        )
+        tools.show(chart.order_matrix(claims, heading), "protocols", key="protocol-order", finding=heading, hero=True)
     st.markdown(layout.plain(summary(claims)))
     return Drawn(claims, lambda: _more(source, claims))
 
@@ -32,7 +28,11 @@ def show(source: Source) -> Drawn:
 def _more(source: Source, claims: pl.DataFrame) -> None:
     st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
     with layout.told():
-        _units(source.table("protocols_units"))
+        units = []
+        for row in source.table("protocols_units").iter_rows(named=True):
+            name = chart.UNITS.get(row["unit_kind"], row["unit_kind"]).lower()
+            units.append(f"{row['unit_count']:,} {name}" + (f" ({row['units_why']})" if row["units_why"] else ""))
+        st.caption(layout.plain(f"The model has {', '.join(units)}."))
 
 
 def _table(claims: pl.DataFrame) -> pl.DataFrame:
@@ -54,14 +54,6 @@ def _table(claims: pl.DataFrame) -> pl.DataFrame:
         pl.col("from_paper").alias("Paper's protocol says so"),
         pl.col("overturned_by").fill_null("").alias("The other way round under"),
     )  # fmt: skip
-
-
-def _units(table: pl.DataFrame) -> None:
-    parts = []
-    for row in table.iter_rows(named=True):
-        name = protocols.UNITS.get(row["unit_kind"], row["unit_kind"]).lower()
-        parts.append(f"{row['unit_count']:,} {name}" + (f" ({row['units_why']})" if row["units_why"] else ""))
-    st.caption(layout.plain(f"The model has {', '.join(parts)}."))
 
 
 PART = Part(

@@ -1,7 +1,5 @@
 """Single units: exact effects of single rows and neurons beside the validity of sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import itemgetter
 
@@ -10,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts import formats, palette, singles
 from dashboard.charts.sortable import Cell, Row, of_rows
-from dashboard.show import grid, layout, selection, tools
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.results.tables import command
@@ -102,7 +100,7 @@ def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
     columns["LeRF at 30% (nats)"] = (
         lambda row: "–" if row["lerf_nll"] is None else f"{row['lerf_nll']:.4f}", itemgetter("lerf_nll")
     )  # fmt: skip
-    grid.show(of_rows(rows, columns), alt="Every ranking with its intervals")
+    tables.show(of_rows(rows, columns), alt="Every ranking with its intervals")
     st.caption(
         "Found: of the sampled units with the largest effects, those that the ranking has among as large a share of "
         "all units. Missed at most: upper 95% bound of the share that it misses of all units with effects so large. "

@@ -1,25 +1,35 @@
 """Curves: perplexity against removed rows, LeRF and MoRF, measured and published."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import curves as curve_chart, formats, multiples, palette, series
+from dashboard.charts import curves as curve_chart, formats, palette, series
 from dashboard.charts.findings import curves as findings
-from dashboard.pages.curves import differences, measures, parts, point
-from dashboard.show import layout, selection, tools
-from dashboard.state import compared, offers, results, sources
+from dashboard.chat import edits
+from dashboard.pages.curves import views as further
+from dashboard.pages.rows import scored
+from dashboard.show import layout, menu, selection, tools
+from dashboard.state import offers, results, sources
+from engine.records.errors import InputError
 from engine.stats.limits import BASELINE
 
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
 MEASURES, PARTS = "Measures", "Parts"
 CURVES, GAP, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Models", "Differences")
+DESTROYED_NOTE = (
+    "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences there "
+    "mean nothing."
+)
+BELOW_GAP = (
+    "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the model is "
+    "destroyed"
+)
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
     "low under LeRF (unimportant rows go first) and shoots up under MoRF (important rows go first). A click on a point "
@@ -27,6 +37,15 @@ HOW_TO_READ = (
 )
 
 INSTEAD = {"mean": "set to their mean", "resample": "taken from another window"}  # of the rows' outputs
+OFFERED = "Rows and Live edit offer 0.25, 0.5, 1, 2, 3% and 5% to 90% in steps of 5%."
+
+
+class Point(NamedTuple):
+    """A mask: the rows that an order removes at a rate."""
+
+    selector: str
+    order: str
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -41,14 +60,12 @@ class Drawn:
 
 
 def render() -> None:
-    """The page."""
     picked = sources.pick(layout.heading("Curves", LINE), (results.SWEEP,))
     if picked is None:
         return
     curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
-    further = {MEASURES: measures.STEM, PARTS: parts.STEM}
-    views = (*VIEWS, *(name for name, stem in further.items() if picked.has(stem)))
-    view = selection.switch("View", views, "view", default=CURVES, place=picked.bar)
+    there = [name for name, stem in ((MEASURES, "sweep_measures"), (PARTS, "parts")) if picked.has(stem)]
+    view = selection.switch("View", (*VIEWS, *there), "view", default=CURVES, place=picked.bar)
     with picked.drawer():
         drawn, orders, relative = _choose_points(picked.kind, curves, picked.model)
     if drawn.points.is_empty():
@@ -67,23 +84,20 @@ def render() -> None:
         _gap_tab(picked, drawn)
     elif view == MODELS:
         offered = offers.offers(picked.kind, curves, picked.run)
-        beside = list(compared.chosen(offered).values()) or offers.beside(picked.kind, offered)
+        beside = list(offers.compared(offered).values()) or offers.beside(picked.kind, offered)
         values = _models_tab(beside, drawn, orders, relative)
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
         notes += _starts([(offer.name, offer.curves) for offer in beside])
         provenance = [offer.curves.provenance for offer in beside]
-    elif view == MEASURES:
+    else:
         with layout.told():
-            values = measures.render(picked, drawn.points, orders)
-            notes, provenance = list(measures.NOTES), picked.provenance
-    elif view == PARTS:
-        with layout.told():
-            values = parts.render(picked)
-            notes, provenance = list(parts.NOTES), picked.provenance
-    elif view == DIFFERENCES:
-        with layout.told():
-            values = differences.render(picked)
-            notes, provenance = list(differences.NOTES), picked.provenance
+            if view == MEASURES:
+                values, notes = further.measures(picked, drawn.points, orders), [further.OF_MEASURES]
+            elif view == PARTS:
+                values, notes = further.parts(picked), [further.OF_PARTS]
+            else:
+                values, notes = further.differences(picked), [further.OF_DIFFERENCES]
+            provenance = picked.provenance
     name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *notes, provenance=provenance)
 
@@ -137,7 +151,7 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
-    clickable, limit = point.clickable(picked), drawn.curves.saturated_above
+    clickable, limit = _clickable(picked), drawn.curves.saturated_above
     apart = {order: findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders}
     seeds = _seeds(drawn, orders) if any(apart.values()) else []
     figures = {
@@ -148,16 +162,76 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     }  # fmt: skip
     zone = "" if limit is None else f"; {curve_chart.DESTROYED}: perplexity above {formats.perplexity(limit)}"
     with picked.stage:
-        point.show(picked, point.clicked(figures) if clickable else [], zeroed=zeroed)
+        _links(picked, _clicked(figures) if clickable else [], zeroed=zeroed)
     with picked.hero():
         for (order, figure), column in zip(figures.items(), st.columns(len(orders)), strict=True):
+            has_zone = any(note.text == curve_chart.DESTROYED for note in figure.layout.annotations)
             with column:
                 tools.show(
-                    figure, f"{tools.file_name(drawn.model)}-{order}", key=point.key_of(order), clickable=clickable,
-                    finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * _has_zone(figure)
+                    figure, f"{tools.file_name(drawn.model)}-{order}", key=_key_of(order), clickable=clickable,
+                    finding=findings.curve(drawn.points, order, shift=unmasked if relative else 0.0),
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * has_zone
                     + apart[order], hero=True,
                 )  # fmt: skip
+
+
+def _key_of(order: str) -> str:
+    """The key of the figure of one order."""
+    return f"curves-{order}"
+
+
+def _clickable(picked: sources.Source) -> bool:
+    """Are there scores, so that a point has a mask?"""
+    return not picked.published and (picked.folder / scored.SCORES).is_file()
+
+
+def _clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
+    """The points of these figures, by order, that were clicked before this run."""
+    found = []
+    for order, figure in figures.items():
+        for point in tools.clicked(_key_of(order))[-1:]:
+            mask = _point(figure, order, point)
+            if mask is not None:
+                found.append(mask)
+    return found
+
+
+def _point(figure: go.Figure, order: str, point: Mapping[str, Any]) -> Point | None:
+    number, place = point.get("curve_number"), point.get("point_index")
+    if not isinstance(number, int) or not isinstance(place, int) or not 0 <= number < len(figure.data):
+        return None
+    trace = figure.data[number]
+    if not trace.legendgroup or trace.showlegend is False or trace.x is None or not 0 <= place < len(trace.x):
+        return None
+    return Point(trace.legendgroup, order, float(trace.x[place]))
+
+
+def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None:
+    """Links for each of them. zeroed: were the rows zeroed, as Live edit does?"""
+    if not points:
+        return
+    try:
+        found = scored.read(picked.folder)
+    except InputError as error:
+        layout.problem(error)
+        return
+    for point in points:
+        seed = ", its first seed" if point.selector == "random" else ""
+        title = f"{palette.title(point.selector)}{seed}, {series.ORDER_TITLES[point.order]} {formats.rate(point.rate)}"
+        rate = edits.rate_of(point.rate)
+        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+            st.markdown(f"**{layout.plain(title)}**", width="content")
+            if point.selector not in found.selectors:
+                st.caption("This folder holds no scores of this selector.")
+            elif rate is None:
+                st.caption("Nothing is removed here." if point.rate == 0 else OFFERED)
+            else:
+                menu.link(
+                    edits.TO_ROWS, "rows", edits.to_rows(point.selector, point.order, rate),
+                    icon=":material/grid_on:",
+                )  # fmt: skip
+                if zeroed:
+                    edits.live_link(found.folder, found.load_from, point.selector, point.order, rate)
 
 
 def _seeds(drawn: Drawn, orders: list[str]) -> list[pl.DataFrame]:
@@ -173,10 +247,6 @@ def _seeds(drawn: Drawn, orders: list[str]) -> list[pl.DataFrame]:
     ]
 
 
-def _has_zone(figure: go.Figure) -> bool:
-    return any(note.text == curve_chart.DESTROYED for note in figure.layout.annotations)
-
-
 def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
     gaps = series.gaps(drawn.points)
     if gaps.is_empty():
@@ -185,8 +255,7 @@ def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
     with picked.hero():
         tools.show(
             curve_chart.gap(gaps), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
-            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where "
-            "the model is destroyed", hero=True,
+            below=BELOW_GAP, hero=True,
         )  # fmt: skip
 
 
@@ -202,17 +271,17 @@ def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], rel
             name = formats.model_title(offer.model)
             if sum(formats.model_title(other.model) == name for other in beside) > 1:
                 name = offer.name
-            panels.append(multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
+            panels.append(curve_chart.Panel(name, found, series.unmasked_nll(frame, offer.model)))
             values.append(series.download_values(found, offer.model, offer.name))
     if relative:
         _say_without_baseline({panel.name: panel.baseline for panel in panels})
     if not panels:
         st.info("None of these models was measured with these selectors, orders and rates; choose others.")
         return drawn.points.clear()
-    rows = -(-len(panels) // compared.MOST)
+    rows = -(-len(panels) // offers.MOST)
     columns = -(-len(panels) // rows)
     for order in orders:
-        figure = multiples.multiples(panels, order, columns=columns, relative=relative)
+        figure = curve_chart.multiples(panels, order, columns=columns, relative=relative)
         with st.container(key=f"multiples-{order}"):  # where it is narrow it scrolls (frame.css)
             told = findings.over_models([panel.points for panel in panels], order)
             tools.show(figure, f"models-{order}", finding=told, below="; ".join(curve_chart.ORDER_HEADINGS[order]))
@@ -227,10 +296,7 @@ def _notes(drawn: Drawn) -> list[str]:
         notes.append("Ringed: published cells at a numerical ceiling; only their order counts.")
     limit = drawn.curves.saturated_above
     if limit is not None and any(value is not None and value > limit for value in points["nll"]):
-        notes.append(
-            "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences "
-            "there mean nothing."
-        )
+        notes.append(DESTROYED_NOTE)
     if points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation, or a thin line for each seed where "

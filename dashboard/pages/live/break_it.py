@@ -12,7 +12,6 @@ from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat import marked, stamps, walk
 from dashboard.chat.live import Entry
-from dashboard.chat.tries import Request
 from dashboard.chat.walk import Step
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
@@ -26,21 +25,6 @@ _HINT = (
 )
 _HEADS = {"lerf": "Least relevant first", "morf": "Most relevant first"}
 _DRAWN_EVERY_S = 0.1
-_STYLE = """<style>
-.sa-walk{display:grid;grid-template-columns:max-content 1fr 1fr;gap:.3rem .7rem;align-items:stretch}
-.sa-walk>[role=row]{display:contents}
-.sa-walk [role=rowheader],.sa-walk [role=columnheader]{font-weight:600;align-self:center}
-.sa-step{border-left:.35rem solid rgba(128,128,128,.3);padding:.15rem .55rem;border-radius:.3rem;font-size:.95rem;
-  line-height:1.35;overflow-wrap:anywhere;background:rgba(128,128,128,.08)}
-.sa-step b{letter-spacing:.04em;font-size:.8rem;color:#fff;border-radius:.25rem;padding:.05rem .35rem}
-.sa-whole{grid-column:span 2}
-.sa-step small{opacity:.85;margin-left:.4rem}
-.sa-step p{margin:.15rem 0 0;white-space:pre-wrap;unicode-bidi:isolate;display:-webkit-box;-webkit-line-clamp:2;
-  -webkit-box-orient:vertical;overflow:hidden}
-.sa-step:hover p,.sa-step:focus p{-webkit-line-clamp:none}
-@media (max-width:640px){.sa-walk [role=columnheader]{font-size:.8rem}.sa-step{font-size:.85rem}
-  .sa-step small{display:block;margin:0}}
-</style>"""
 
 
 @dataclass
@@ -55,11 +39,8 @@ def show(chosen: Chosen, places: Places) -> None:
     edit = replace(chosen.request.edit, order="", rate=0.0)
     request = replace(chosen.request, edit=edit, margins=False, control_seed=None)
     possible = replace(chosen, pressed=chosen.pressed and bool(request.prompt))
-    rounds.show(_KEY, possible, request, places, _begin, _write, _draw, _below, _HINT)
-
-
-def _begin(request: Request) -> Walk:
-    return Walk(request, steps=walk.steps_of(request.edit.selector, request.edit.run))
+    now = Walk(request, steps=walk.steps_of(edit.selector, edit.run))
+    rounds.show(_KEY, possible, request, places, now, _write, _draw, _below, _HINT)
 
 
 def _write(now: Walk, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
@@ -84,7 +65,7 @@ def _draw(now: Walk, drawn: DeltaGenerator) -> None:
         cells = "".join(_cell(now.steps[walk.name_of(order, rate)], now.reference) for order in walk.ORDERS)
         lines.append(f'<span role="rowheader">{formats.rate(rate)}</span>{cells}')
     body = "".join(f'<div role="row">{line}</div>' for line in lines)
-    drawn.html(f'{_STYLE}<div class="sa-walk" role="table" aria-label="Replies as rows are removed">{body}</div>')
+    drawn.html(f'<div class="sa-walk" role="table" aria-label="Replies as rows are removed">{body}</div>')
 
 
 def _cell(step: Step, reference: stamps.Reference | None, more: str = "") -> str:

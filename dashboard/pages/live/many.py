@@ -11,7 +11,6 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.chat import edits, effects, many, marked, stamps, writing
 from dashboard.chat.live import Entry
 from dashboard.chat.many import RISK, Pair
-from dashboard.chat.tries import Request
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
@@ -24,25 +23,6 @@ _HINT = (
     "then on the tiles turn as the edit is changed."
 )
 PROMISES = {RISK: "Risk prompts, to refuse", "base": "Harmless prompts, to answer"}
-STYLE = """<style>
-.sa-tiles{display:grid;grid-template-columns:repeat(5,minmax(0,1fr));gap:.45rem;margin-bottom:.7rem}
-@media (max-width:900px){.sa-tiles{grid-template-columns:repeat(2,minmax(0,1fr))}}
-.sa-tile{border-radius:.4rem;color:#fff;padding:.35rem .55rem;font-size:.82rem;line-height:1.3;overflow-wrap:anywhere;
-  outline:3px solid transparent;outline-offset:-3px}
-[role=listitem]>.sa-tile{height:100%}
-.sa-tile summary{cursor:pointer;list-style:none}
-.sa-tile b{font-size:.95rem;letter-spacing:.04em}
-.sa-asked{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
-@media (max-height:850px){.sa-asked{-webkit-line-clamp:1}}
-[role=listitem]:has(.sa-tile[open]){grid-column:span 2}
-.sa-tile[open] .sa-asked{-webkit-line-clamp:none}
-.sa-said{margin-top:.35rem;padding-top:.35rem;border-top:1px solid rgba(255,255,255,.5);white-space:pre-wrap;
-  unicode-bidi:isolate}
-.sa-turned{outline-color:#FFC53D}
-.sa-waits{color:inherit;background:rgba(128,128,128,.18)}
-.sa-kind{font-size:.95rem;font-weight:600;margin:.1rem 0 .3rem}
-.sa-counts{font-size:1.25rem;font-weight:600}
-</style>"""
 
 
 @dataclass
@@ -58,27 +38,23 @@ class Round(rounds.Round):
 
 def show(chosen: Chosen, places: Places) -> None:
     request = replace(chosen.request, prompt="", margins=False, control_seed=None)
-    rounds.show(_KEY, chosen, request, places, _begin, _write, _draw, _below, _HINT)
-
-
-def _begin(request: Request) -> Round:
-    return Round(request, asked=many.prompts(request.model, request.edit.domain))
+    asked = many.prompts(request.model, request.edit.domain)
+    rounds.show(_KEY, chosen, request, places, Round(request, asked=asked), _write, _draw, _below, _HINT)
 
 
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
     progress, waiting = layout.progress_in(status), layout.queued_in(status)
-
-    def passing() -> None:
-        progress("Replies", done[0], total)
-
     mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
     now.rows = len(mask)
     effect = effects.checked_effect(entry, mask, request.edit, progress)
     now.effect = effects.in_words(effect)
     now.reference = rounds.reference(entry, status)
     prompts = [one.prompt for one in now.asked]
-    for told in many.replies(entry, mask, prompts, request.reply_tokens, on_pass=passing, on_wait=waiting):
+    written = many.replies(
+        entry, mask, prompts, request.reply_tokens, on_pass=lambda: progress("Replies", done[0], total), on_wait=waiting
+    )
+    for told in written:
         if effect.broken:
             told = {one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()}
         now.told = told
@@ -88,7 +64,7 @@ def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerat
 
 def _draw(now: Round, drawn: DeltaGenerator) -> None:
     counts = said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference)
-    drawn.html(f'{STYLE}<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
+    drawn.html(f'<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
 
 
 def _below(last: Round) -> None:

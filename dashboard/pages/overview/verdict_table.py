@@ -1,14 +1,12 @@
 """The verdicts on the overview: a table of chips that lead to the evidence, and the reasons folded below."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import budget, palette, verdict_chips
-from dashboard.charts.findings import controls as findings, trust
+from dashboard.charts import overview, palette, verdict_chips
+from dashboard.charts.findings import believed as findings
 from dashboard.show import layout, menu
 from dashboard.state import sources
 from engine.records.errors import InputError
@@ -35,8 +33,8 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        said = [budget.finding(picked.table("budget"))] if picked.has("budget") else []
-        said += [] if verdicts is None else [trust.answer(verdicts)]
+        said = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
         if said:
             layout.finding(". ".join(said))
     if verdicts is None:
@@ -60,7 +58,9 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
         _line(line, taken, drawn.get(line.selector, ""))
     with st.expander("What the words mean, and why, selector by selector"):
         st.caption(WHAT)
-        _reasons(verdicts)
+        for row in palette.sorted_by_selector(verdicts).iter_rows(named=True):
+            title = layout.plain(palette.title(row["selector"]))
+            st.markdown(f"**{title}**: {layout.worded(row['reasons'] or 'no reason is told')}")
         if invariance is None:
             command = model_to_type(read_manifest(picked.folder).get("model") or {})
             measures = f"`selector-audit analyze {command} invariance` measures it"
@@ -101,9 +101,3 @@ def _line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
 def _width_of(chips: int) -> int:
     """Of so many beside each other, in pixels: on a phone a line of its own below the name."""
     return chips * _CHIP_PX + (chips - 1) * _GAP_PX
-
-
-def _reasons(table: pl.DataFrame) -> None:
-    for row in palette.sorted_by_selector(table).iter_rows(named=True):
-        title = layout.plain(palette.title(row["selector"]))
-        st.markdown(f"**{title}**: {layout.worded(row['reasons'] or 'no reason is told')}")

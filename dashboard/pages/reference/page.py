@@ -5,7 +5,7 @@ import re
 import streamlit as st
 
 from dashboard.pages.reference import documents, paper, published
-from dashboard.show import described, layout, selection, tools
+from dashboard.show import layout, selection, tables, tools
 from engine.records.environment import installed_version
 
 HOW_TO_READ = "One document at a time; the search reads all of them, the help of every command and the paper's tables."
@@ -36,7 +36,10 @@ def _document(document: str) -> None:
             layout.section(title, documents.anchor(title))
         st.markdown(documents.linked(text))
         if (document, title) == (documents.METHODS, "Tables"):
-            _tables()
+            columns, alt = tables.columns(), "Every table, what it holds, the command that writes it"
+            st.dataframe(tables.registered(), hide_index=True, alt=alt)
+            st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
+            tools.download_csv("Download the list (CSV)", columns, "tables.csv")
         elif (document, title) == (documents.COMMANDS, "Every command"):
             helps = documents.helps()
             st.code(helps[selection.choose("Command", list(helps), "command")], language=None, height=HELP_PX)
@@ -44,13 +47,6 @@ def _document(document: str) -> None:
     if place:  # formulas and tables above it are laid out later
         scroll = f"setTimeout(() => document.getElementById({place!r})?.scrollIntoView(), ms)"
         st.html(f"<script>for (const ms of [0, 400, 1500, 3000]) {scroll}</script>", unsafe_allow_javascript=True)
-
-
-def _tables() -> None:
-    columns = described.columns()
-    st.dataframe(described.tables(), hide_index=True, alt="Every table, what it holds, the command that writes it")
-    st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
-    tools.download_csv("Download the list (CSV)", columns, "tables.csv")
 
 
 def _hits(words: str) -> None:

@@ -4,7 +4,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.pages.reference import published as paper
-from dashboard.show import grid, layout, selection, tools
+from dashboard.show import layout, selection, tables, tools
 from engine.studies.compare import paper_models
 
 NOTHING, UNKNOWN = "Nothing", "None of them"
@@ -51,7 +51,7 @@ def _tables(run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     frame = paper.load_table(name)
     shown = paper.to_read(name)
     height = min(38 + 35 * shown.numbers.height, 460)
-    grid.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
+    tables.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
     if run is not None:
         with layout.told():
             frame = _measured(run, name, frame)

@@ -6,11 +6,11 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, lines, palette, refusal_edits, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import formats, lines, palette, refusal_edits, refusal_values as refusals
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.charts.lines import Axis
-from dashboard.pages.refusal import cell as refusal_cell, specificity
-from dashboard.show import grid, layout, selection, tools
+from dashboard.pages.refusal import cell as refusal_cell
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from dashboard.state.sources import Source
@@ -93,20 +93,22 @@ def _cells_drawn(
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
         selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
     kept = cells.filter(domain=domain, selector=selector)
-    drawn = refusals.asked(kept)
+    drawn, limit = refusals.asked(kept), BENIGN_LIMIT
+    if points is not None and "benign_cap" in points.columns:  # by which they were chosen
+        limit = next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
         heading = f"{tools.file_name(source.model)}: {palette.title(selector)}, {domain}"
         searched = source.has(REFUSAL_SWEEP) and not source.published
         told = refusal_findings.grid(drawn, kept, searched=searched)
-        return refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading), told
+        return refusal_edits.trade_off(drawn, unedited, chosen, limit, heading), told
 
     return drawn, figure
 
 
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:
-    specificity.section(source, refusals.point_of(points, cell))
+    refusal_cell.specificity(source, refusals.point_of(points, cell))
     if points is not None:
         _points(source, points)
     if sweep is not None:
@@ -116,7 +118,7 @@ def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | Non
 def _points(source: Source, points: pl.DataFrame) -> None:
     layout.section("Operating points")
     table = refusals.point_table(points, source.optional("specificity"))
-    grid.show(table)
+    tables.show(table)
     layout.footnote(
         "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was chosen "
         "on minus those on the held-out pairs.",
@@ -145,13 +147,6 @@ def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
     )  # fmt: skip
     below = f"{domain}, λ = {lam:g}; random has no λ"
     tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
-
-
-def _limit(points: pl.DataFrame | None) -> float:
-    """The benign limit that the operating points were chosen by, the paper's where they do not say."""
-    if points is None or "benign_cap" not in points.columns:
-        return BENIGN_LIMIT
-    return next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:

@@ -1,19 +1,22 @@
 """Refusal: what removing few rows does to the replies, with controls, the replies themselves, and their judges."""
 
+from contextlib import suppress
 from operator import itemgetter
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, refusal_baselines as chart, refusal_rates, refusal_values as refusals
+from dashboard.charts import formats, refusal_rates as chart, refusal_structure, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.charts.sortable import Sortable, of_perplexity, of_rows
-from dashboard.pages.refusal import across_models, edit_grid, judging, replies, structure
-from dashboard.show import grid, layout, selection, tools
-from dashboard.state import parts
+from dashboard.pages.refusal import edit_grid, judging, replies, structure
+from dashboard.show import layout, selection, tables, tools
+from dashboard.state import offers, parts, results
 from dashboard.state.parts import Drawn, Part
+from dashboard.state.results import POINTS
 from dashboard.state.sources import Source
 from dashboard.state.tabs import tabs_of
+from engine.records.errors import InputError
 
 JUDGES, KEY = "Judges", "section"
 COMPOSED = (
@@ -35,7 +38,7 @@ def _baselines(source: Source) -> Drawn:
     figure = chart.ways(rows, f"Ways to refuse: {domain}", f"{where}, 95% intervals")
     with source.hero():
         tools.show(figure, "baselines", finding=findings.ways(rows, chart.way_title, domain), hero=True)
-    grid.show(_settings(rows))
+    tables.show(_settings(rows))
     note = (
         "A system prompt stands before prompts only, so the perplexity of plain text is the unedited model's. A vector "
         "with a condition is added to no text in which the condition does not hold."
@@ -62,13 +65,34 @@ def _composed(source: Source) -> Drawn:
         columns = st.columns(2)
     for column, kind in zip(columns, ("malign", "benign"), strict=True):
         with column:
-            figure, told = refusal_rates.composed(part, kind), findings.composed(part, kind)
+            figure, told = chart.composed(part, kind), findings.composed(part, kind)
             tools.show(figure, f"composed-{kind}", finding=told, hero=True)
     edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
     named = edits.select("mask_domain", "nll").rows()
-    costs = [f"{refusal_rates.mask_title(name)} {formats.perplexity(nll)}" for name, nll in named]
+    costs = [f"{chart.mask_title(name)} {formats.perplexity(nll)}" for name, nll in named]
     st.text("Perplexity: " + ", ".join(costs) if costs else "No cell of this selector's grid was good enough.")
     return Drawn(part)
+
+
+def _across_models(source: Source) -> Drawn:
+    """Refusal that the edits of LRP and IG install in one domain, on this model, those compared and the paper's."""
+    paper = refusals.lrp_and_ig(results.read_published(POINTS).frame)
+    own = paper.clear() if source.published else refusals.lrp_and_ig(source.table(POINTS))
+    together = []
+    for offer in offers.compared(offers.everything()).values():
+        with suppress(InputError):  # a run without points has no line here
+            together.append(refusals.lrp_and_ig(offer.table(POINTS)))
+    chosen = any(one.height for one in together)
+    table = pl.concat(together if chosen else [own, paper])
+    domain = selection.choose_domain(table, "models_domain", place=source.bar)
+    figure, told = refusal_structure.reversal(table, domain), findings.reversal(table, domain)
+    with source.hero():
+        tools.show(figure, "reversal", finding=told, hero=True)
+    note = "Published values of the paper's models, as printed"
+    note += "." if source.published else "; this source's own model stands first."
+    if chosen:
+        note = "What is chosen under Compare and has operating points; values of the paper's models as printed."
+    return Drawn(table, notes=(note,))
 
 
 PARTS = {
@@ -78,7 +102,7 @@ PARTS = {
     "Where the rows are": structure.PART,
     "Two domains in one mask": Part(_composed, ("composed",), COMPOSED),
     "Other methods": Part(_baselines, ("baselines",), BASELINES),
-    "Across models": across_models.PART,
+    "Across models": Part(_across_models, (POINTS,)),
 }
 _FOLDED = ("Operating points", "Perplexity against k")  # former parts, which the fold of Edits has
 

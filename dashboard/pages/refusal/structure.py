@@ -35,13 +35,6 @@ def _more(source: Source) -> None:
         _clusters(source)
 
 
-def _wanted(table: pl.DataFrame) -> str:
-    """The way of ranking that the switch above is on, or the only one there is."""
-    keys = set(table["ranked_by"])
-    chosen = _RANKED_BY[st.session_state.get("ranked_by") or BY_CONTRAST]
-    return chosen if chosen in keys else str(next(iter(keys)))
-
-
 def _ranking(table: pl.DataFrame) -> pl.DataFrame:
     known = [name for name, key in _RANKED_BY.items() if (table["ranked_by"] == key).any()]
     if len(known) < 2:
@@ -108,7 +101,9 @@ def _clusters(source: Source) -> None:
         selector = selection.choose("Contrast of", selectors, "cluster_selector", default="lrp", title=palette.title)
         st.caption("Domains whose cells stand out from chance share a part of what they use: a harm cluster.")
     table = table.filter(selector_a=selector)
-    table = table.filter(ranked_by=_wanted(table))
+    keys = set(table["ranked_by"])  # ranked as the switch above says, or the only way there is
+    chosen = _RANKED_BY[st.session_state.get("ranked_by") or BY_CONTRAST]
+    table = table.filter(ranked_by=chosen if chosen in keys else next(iter(keys)))
     domains = list(dict.fromkeys([*table["domain_a"], *table["domain_b"]]))
     title = palette.title(selector)
     figure, told = refusal_structure.clusters(table, domains, f"{title}: domains"), findings.clusters(table, title)

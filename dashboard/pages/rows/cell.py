@@ -1,4 +1,5 @@
-"""The rows of one cell: their scores, ranks and percentiles page by page, and ticks."""
+"""The rows of one cell: their scores, ranks and percentiles page by page, and ticks; a mask made by hand, what it
+costs, and its file."""
 
 from contextlib import suppress
 from zlib import crc32
@@ -7,10 +8,12 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette
+from dashboard.chat import trial
 from dashboard.pages.rows import row_sets, scored
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
+from dashboard.state import shipped
 from engine.records.errors import InputError
 
 PAGE_ROWS = 20
@@ -18,6 +21,8 @@ VALUES = {"Percentile": "percentile", "Rank": "rank", "Score": "score"}
 TICKED = "rows"  # URL key of the ticked rows, as text
 TABLE = "rows-table"
 IN_MASK = "In the mask"
+LENGTHS = (20, 40, 80, 160)
+TICKED_ROWS = "The ticked rows"
 
 
 def chosen(found: Scored) -> tuple[int, str]:
@@ -90,3 +95,63 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
         "Percentile 0 and rank 0: the row of the whole model that LeRF removes first; percentile 100: the one it "
         f"removes last. Of Random, the first seed.{inside}"
     )
+
+
+def masks(found: Scored, of_map: Kept | None = None) -> None:
+    """The part of the page below the rows. of_map: the mask that the map shows, which can be tried as well."""
+    layout.section("Without the ticked rows")
+    text = selection.text(
+        "Row ids to zero", TICKED, placeholder="3, 8-10",
+        help_text="The ticked rows, as ids and ranges; they can be typed here as well, and are part of the link.",
+    )  # fmt: skip
+    try:
+        rows = row_sets.parse(text, found.n_rows)
+    except InputError as error:
+        layout.problem(error)
+        return
+    cells = found.rows[rows.tolist()].select("block", "projection").n_unique()
+    count = f"{rows.size:,} row{'s' if rows.size != 1 else ''} of {found.n_rows:,} ticked"
+    st.caption(f"{count}, in {cells} matri{'ces' if cells != 1 else 'x'}." if rows.size else "No row is ticked.")
+    every = [Kept(TICKED_ROWS, rows)]
+    given = st.file_uploader("Open a mask file", type="safetensors", key="mask-file")
+    if given is not None:
+        with layout.told():
+            every.append(row_sets.load(given.getvalue(), given.name, found))
+    if of_map is not None:
+        every.append(Kept(f"Of the map: {of_map.name}", of_map.rows, of_map.spec))
+    _try(found, {mask.name: mask for mask in every})
+
+
+def _try(found: Scored, offered: dict[str, Kept]) -> None:
+    examples = shipped.examples(found.load_from)
+    if "rows_prompt" not in st.session_state and "rows_prompt" not in st.query_params and examples:
+        st.session_state["rows_prompt"] = examples[0].prompt
+
+    def use() -> None:
+        picked = st.session_state.get("rows-example")
+        if picked:
+            st.session_state["rows_prompt"] = picked
+
+    left, right = st.columns([3, 1])
+    with left:
+        st.selectbox(
+            "Example prompts", [example.prompt for example in examples], index=None, key="rows-example",
+            on_change=use, placeholder="choose one, or write your own below",
+        )  # fmt: skip
+        prompt = selection.prompt("Prompt", "rows_prompt", 2000)
+    with right:
+        length = selection.pick("Reply, tokens at most", LENGTHS, "rows_length", default=40)
+        which = st.selectbox("Which rows", list(offered), key="rows-which") if len(offered) > 1 else TICKED_ROWS
+    mask = offered[which]
+    request = None
+    if mask.rows.size:
+        ids = row_sets.write(mask.rows)
+        ids = ids if len(ids) <= 80 else f"{ids[:80].rpartition(',')[0]}, …"
+        label = f"Rows {ids}" if which == TICKED_ROWS else which
+        weights = found.model.get("weights_hash")
+        request = trial.Request(found.load_from, label, lambda *_: mask.rows, prompt, length, weights)
+        st.download_button(
+            "Download as a mask file", row_sets.export(mask, found.model), file_name=row_sets.file_name(mask.name),
+            mime="application/octet-stream", key="mask-save", on_click="ignore",
+        )  # fmt: skip
+    trial.trial("rows-zero", "Zero them and measure", request)

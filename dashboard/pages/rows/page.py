@@ -10,8 +10,8 @@ import streamlit as st
 
 from dashboard.charts import formats, palette, rows
 from dashboard.charts.findings import rows as findings
-from dashboard.chat import edits, handed
-from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, mask as rows_mask, row_sets, scored
+from dashboard.chat import edits
+from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, row_sets, scored
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
@@ -70,7 +70,7 @@ def render() -> None:
         block, projection = rows_cell.chosen(found)
         rows_cell.show(found, block, projection, one.mask)
         st.divider()
-        rows_mask.show(found, one.mask)
+        rows_cell.masks(found, one.mask)
     tools.end(one.frame, one.name, provenance=[found.provenance])
     with layout.told():
         rows_brush.measured(found, _ticked(found), brushed)
@@ -89,7 +89,7 @@ def _mask_line(found: Scored, mask: Kept) -> None:
             f"**{layout.plain(mask.name)}** removes {mask.rows.size:,} of {found.n_rows:,} rows; choose it below under "
             "“Which rows” to zero just these.", width="content",
         )  # fmt: skip
-        handed.live_link(found.folder, found.load_from, **(mask.spec or {}))
+        edits.live_link(found.folder, found.load_from, **(mask.spec or {}))
 
 
 def _source() -> Scored:

@@ -7,8 +7,8 @@ import polars as pl
 import streamlit as st
 
 import precomputed
-from dashboard.pages.runs import catalogue as runs, importing, start_tab
-from dashboard.show import described, layout, selection, tools
+from dashboard.pages.runs import catalogue as runs, start_tab
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state import access, results, shipped
 from engine.records.errors import InputError
 from engine.results.folders import table_names
@@ -133,11 +133,11 @@ def _import(top: Path) -> None:
     if not st.button("Import", key="import", type="primary", disabled=not wanted):
         return
     try:
-        name = name or importing.free_name(wanted, top)
+        name = name or runs.free_name(wanted, top)
         if upload is not None:
-            importing.import_zip(upload, top, name)
+            runs.import_zip(upload, top, name)
         else:
-            importing.import_folder(results.folder_of(path), top, name)
+            runs.import_folder(results.folder_of(path), top, name)
     except InputError as error:
         layout.problem(error)
         return
@@ -163,5 +163,5 @@ def _table(found: Sequence[runs.Run]) -> tuple[pl.DataFrame, str, list[str]]:
     table = results.read_table(offered[name], stem)
     known = f"{TABLES.get(stem).title}. Written by `{command(stem)}`" if stem in TABLES else "Not in the registry"
     st.caption(f"{known}. Lines: {table.frame.height:,}.")
-    described.table(table.frame, layout.plain(_title(stem)), described.columns_of(stem, table.frame.columns))
+    tables.described(table.frame, layout.plain(_title(stem)), tables.columns_of(stem, table.frame.columns))
     return table.frame, stem, [table.provenance]

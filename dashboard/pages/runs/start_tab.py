@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.charts import formats
 from dashboard.chat import edits, live
-from dashboard.pages.runs import catalogue as runs, importing as runs_import
+from dashboard.pages.runs import catalogue as runs
 from dashboard.show import layout, selection
 from dashboard.state import access, estimates, job_cards, jobs, shipped
 from dashboard.state.estimates import estimated
@@ -66,10 +66,10 @@ def form(top: Path, found: Sequence[runs.Run]) -> None:
         given = [value.partition("=")[0] for _, value in own]
         options = (*own, *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), _groups(analyses), given))
         name = st.text_input(
-            "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
+            "Name of the run", key="start_name", placeholder=runs.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
         ).strip()  # fmt: skip
-    folder = top / (runs_import.slug(name) if name else runs_import.free_name(Path(model).name, top))
+    folder = top / (runs.slug(name) if name else runs.free_name(Path(model).name, top))
     with layout.told():
         request = jobs.analysis(model, analyses, folder, preset, options, runs.store_dir())
         st.code(request.command, language=None, wrap_lines=True)

@@ -1,16 +1,14 @@
 """Tasks: what the model can still do, task by task, as rows are removed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.findings.accuracy import above_chance, accuracy
+from dashboard.charts.findings.curves import above_chance, accuracy
+from dashboard.charts.formats import task_title
 from dashboard.charts.lines import Axis
-from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
 from dashboard.state.parts import Drawn, Part
@@ -32,7 +30,6 @@ GOOD = {
 
 
 def render() -> None:
-    """The page."""
     stage = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
     parts.draw(stage, layout.bar(stage), TITLE, PART)
 

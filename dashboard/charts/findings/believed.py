@@ -1,6 +1,5 @@
-"""Findings of controls: what beats what at equal size, what depths explain, which groups break the model."""
-
-from __future__ import annotations
+"""Findings of whether results can be believed: stability against validity, how alike calibrations come out, what beats
+what at equal size, what depths explain, which groups break the model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -56,14 +55,11 @@ def own_depths(specific: pl.DataFrame, order: str) -> str:
     count, when = specific.height, f"{least if least == most else f'{least} to {most}'} removed"
     if better:
         who = f"All {count} selectors" if len(better) == count > 1 else words.titles(better)
-        first = f"{who} {words.verb(better, 'does', 'do')} {harm} than random rows of {_own(better)} layers, {when}"
+        does, own = words.verb(better, "does", "do"), words.verb(better, "its own", "their own")
+        first = f"{who} {does} {harm} than random rows of {own} layers, {when}"
     else:
         first = f"No selector does {harm} than random rows of its layers beyond the errors, {when}"
     return first + (f"; {words.titles(worse)} {words.verb(worse, 'does', 'do')} worse" if worse else "")
-
-
-def _own(names: Sequence[str]) -> str:
-    return words.verb(names, "its own", "their own")
 
 
 def depth_share(specific: pl.DataFrame) -> str:
@@ -161,4 +157,71 @@ def decoys(means: pl.DataFrame, rate: str) -> str:
     return (
         f"{words.titles(fooled)} {words.verb(fooled, 'puts', 'put')} most rows without effect among "
         f"{words.verb(fooled, 'its', 'their')} top {rate}"
+    )
+
+
+def judged(verdicts: pl.DataFrame) -> str:
+    """Of the table of verdicts: judged stable but invalid, or that nobody is. Published ones have numbers only."""
+    known = verdicts.filter(pl.col("stable_but_invalid").is_not_null())
+    if known.is_empty():
+        return "Printed numbers without verdicts: stable is to the right, valid is up"
+    stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
+    bad = known.filter("stable_but_invalid")["selector"].to_list()
+    if bad:
+        open_ = known.filter(stability="unknown")["selector"].to_list()
+        untold = f"; whether {words.titles(open_)} {words.verb(open_, 'is', 'are')} stable is open" if open_ else ""
+        return f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid{untold}"
+    if not stable:
+        return "No selector is judged stable, so none is stable but invalid"
+    return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged invalid"
+
+
+def between_draws(draws: pl.DataFrame, limit: float) -> str:
+    """Of one rate of `draws`: whose masks overlap enough, in the mean of all pairs and in the least alike pair."""
+    known = draws.filter(pl.col("jaccard").is_not_null())
+    if known.is_empty():
+        return "No overlap of two draws is defined"
+    always = known.filter(pl.col("jaccard_min") >= limit)["selector"].to_list()
+    mean = known.filter(pl.col("jaccard") >= limit, pl.col("jaccard_min") < limit)["selector"].to_list()
+    short = known.filter(pl.col("jaccard") < limit)["selector"].to_list()
+    parts = []
+    if always:
+        least = known.filter(pl.col("selector").is_in(always))["jaccard_min"].min()
+        assert isinstance(least, float)
+        down = int(least * 100 + 1e-9) / 100  # so that "or more" holds
+        named = f"All {len(always)} selectors" if len(always) == known.height > 1 else words.titles(always)
+        parts.append(f"{named}: another text changes the mask little, Jaccard {down:.2f} or more in every pair")
+    if mean:
+        parts.append(f"{words.titles(mean)} {words.verb(mean, 'reaches', 'reach')} {limit:g} only in the mean of pairs")
+    if short:
+        parts.append(f"{words.titles(short)} {words.verb(short, 'falls', 'fall')} short of {limit:g}")
+    return "; ".join(parts)
+
+
+def less_text(table: pl.DataFrame, column: str, what: str) -> str:
+    """Nested sizes: the smallest against all windows. column: spearman or jaccard (1 is the same), or nll."""
+    smallest = table.filter(pl.col(column).is_not_null(), pl.col("size") < pl.col("reference_size"))
+    if smallest.is_empty():
+        return f"{what}: one size only, nothing to compare"
+    size = min(smallest["size"].to_list())
+    rows = smallest.filter(pl.col("size") == size)
+    if column == "nll":
+        return _cost(table, rows, size)
+    least, most = (rows.sort(column, maintain_order=True).row(place, named=True) for place in (0, -1))
+    first = f"From {size} of {least['reference_size']} windows, {what} is {least[column]:.2f}"
+    if rows.height == 1 or least[column] == most[column]:
+        return f"{first} for {words.titles(rows['selector'].to_list())}"
+    return f"{first} ({palette.title(least['selector'])}) to {most[column]:.2f} ({palette.title(most['selector'])})"
+
+
+def _cost(table: pl.DataFrame, rows: pl.DataFrame, size: int) -> str:
+    """The selector whose LeRF perplexity differs most between the smallest size and all windows, as measured."""
+    full = table.filter(pl.col("size") == pl.col("reference_size")).select("selector", whole="nll")
+    both = rows.join(full, on="selector").filter(pl.col("nll").is_finite(), pl.col("whole").is_finite())
+    if both.is_empty():
+        return f"LeRF perplexity from {size} windows; that from all was not measured"
+    row = both.sort((pl.col("nll") - pl.col("whole")).abs(), maintain_order=True).row(-1, named=True)
+    return (
+        f"From {size} instead of {row['reference_size']} windows, {palette.title(row['selector'])} changes most: "
+        f"perplexity {formats.perplexity(row['whole'])} becomes {formats.perplexity(row['nll'])}"
     )
