@@ -69,7 +69,9 @@ def triangles(
                 values[-1].append(None if value is None or chance is None else value - chance)
             else:
                 values[-1].append(value)
-            hover[-1].append(_pair_text(row, column, name, value, chance))
+            told = f"<b>{palette.title(row)} and {palette.title(column)}</b>, {name}<br>Jaccard {value or 0:.4f}"
+            random = "" if chance is None else f"<br>random masks of the same sizes: {chance:.4f}"
+            hover[-1].append("" if value is None else told + random)
     titles = [palette.title(name) for name in selectors]
     expected = [pair["expected_random"] for of_sublayer in (attention, mlp) for pair in of_sublayer.values()]
     known = [value for value in expected if axes.is_finite(value)]
@@ -90,15 +92,6 @@ def triangles(
             xanchor="left" if turned else "center", yanchor="middle" if turned else "top",
         )  # fmt: skip
     return figure.update_layout(margin_r=30)
-
-
-def _pair_text(a: str, b: str, where: str, value: float | None, chance: float | None) -> str:
-    if value is None:
-        return ""
-    lines = [f"<b>{palette.title(a)} and {palette.title(b)}</b>, {where}", f"Jaccard {value:.4f}"]
-    if chance is not None:
-        lines.append(f"random masks of the same sizes: {chance:.4f}")
-    return "<br>".join(lines)
 
 
 def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:

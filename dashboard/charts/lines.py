@@ -42,7 +42,7 @@ def lines(
     frame: column `selector`, those of the axes, `error` (in the unit of y, drawn as bars). below: under the heading.
     hover: text of one row. reference: height and name of a dotted line."""
     figure, heights = go.Figure(), []
-    for selector in palette.in_order(frame["selector"].unique().to_list()):
+    for selector in palette.in_order(frame["selector"]):
         look = palette.style(selector)
         rows = list(frame.filter(pl.col("selector") == selector).sort(x.column).iter_rows(named=True))
         placed = [y.place(row[y.column]) for row in rows]

@@ -70,19 +70,14 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     for number in range(max(0, len(domains) - columns), len(domains)):
         figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
     top = lines.TOP + _TOP_PX
-    below = (
-        f"{_price(points, order[0]) if kind == 'malign' and order else ''}bars: 95% intervals; ringed: the edit below"
-    )
+    below = "bars: 95% intervals; ringed: the edit below"
+    if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
+        own = points.filter(selector=order[0])
+        ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
+        told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
+        if len(told) == 2:
+            below = f"harmless prompts: {told[0]} before, {told[1]} after {palette.title(order[0])}'s; {below}"
     return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
-
-
-def _price(points: pl.DataFrame, selector: str) -> str:
-    """What the edits of a selector cost: harmless prompts refused before and after, in the mean of its domains."""
-    own = points.filter(selector=selector)
-    ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
-    told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
-    title = palette.title(selector)
-    return f"harmless prompts: {told[0]} before, {told[1]} after {title}'s; " if len(told) == 2 else ""
 
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
@@ -181,7 +176,14 @@ def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_l
         hoverinfo="skip", marker={"size": 1, "color": palette.REFERENCE},
         error_y=axes.intervals(bars, width=3, colour=palette.REFERENCE),
     )  # fmt: skip
-    _add_unedited(figure, unedited)
+    before = list(unedited.unique(["malign", "nll"], maintain_order=True).iter_rows(named=True))
+    if before:
+        figure.add_scatter(
+            x=[row["log10_perplexity"] for row in before], y=[row["malign"] for row in before], mode="markers",
+            name="unedited model",
+            marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
+            customdata=[_cell_hover(row) for row in before], hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
     places = [*cells["log10_perplexity"].drop_nulls(), *unedited["log10_perplexity"].drop_nulls()]
     figure.update_xaxes(**axes.titled("perplexity", **lines.perplexity_scale(places, share=0.1, least=0.003)))
     figure.update_yaxes(**axes.titled("risk prompts refused", tickformat=".0%", range=[-0.03, 1.08]))
@@ -214,15 +216,3 @@ def _cell_hover(row: Row) -> str:
         rescued = ", rescued under a relaxed limit of harmless prompts" if row["rescue"] else ""
         told.append(f"operating point{rescued}")
     return "<br>".join(told)
-
-
-def _add_unedited(figure: go.Figure, unedited: pl.DataFrame) -> None:
-    rows = list(unedited.unique(["malign", "nll"], maintain_order=True).iter_rows(named=True))
-    if not rows:
-        return
-    figure.add_scatter(
-        x=[row["log10_perplexity"] for row in rows], y=[row["malign"] for row in rows], mode="markers",
-        name="unedited model",
-        marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
-        customdata=[_cell_hover(row) for row in rows], hovertemplate="%{customdata}<extra></extra>",
-    )  # fmt: skip

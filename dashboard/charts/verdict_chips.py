@@ -84,14 +84,12 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         )
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips[: len(questions(invariance))], *_budget(row)))
+        values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
+        share, low, high = ["" if value is None else share_text(value) for value in values]
+        interval = f"{low} to {high}" if low and high and {low, high} != {share} else ""
+        shown = chips[: len(questions(invariance))]
+        found.append(Line(name, bool(row["stable_but_invalid"]), shown, share, interval))
     return found
-
-
-def _budget(row: dict[str, Any]) -> tuple[str, str]:
-    values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
-    share, low, high = ["" if value is None else share_text(value) for value in values]
-    return share, f"{low} to {high}" if low and high and {low, high} != {share} else ""
 
 
 def answer(verdicts: pl.DataFrame) -> str:

@@ -125,23 +125,22 @@ def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
     if selector not in entry.scores:
         known = shipped.scores_of(entry.loaded.weights_hash, selector, entry.loaded.rows.n_rows)
-        entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
+        if known is None:
+            from engine.data.corpora import windows
+            from engine.selectors import compute_scores, get_selector
+
+            tokens = None
+            if not get_selector(selector).data_free:
+                tokens = windows(
+                    "demo", entry.loaded.tokenizer, role="calibration", samples=CALIBRATION_WINDOWS,
+                    length=WINDOW_TOKENS,
+                )  # fmt: skip
+            with _held(entry, progress):
+                computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
+            known = computed[selector].numpy()
+        entry.scores[selector] = known
     values: npt.NDArray[np.float32] = entry.scores[selector]
     return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
-
-
-def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
-    from engine.data.corpora import windows
-    from engine.selectors import compute_scores, get_selector
-
-    tokens = None
-    if not get_selector(selector).data_free:
-        tokens = windows(
-            "demo", entry.loaded.tokenizer, role="calibration", samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS
-        )
-    with _held(entry, progress):
-        computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
-    return computed[selector].numpy()
 
 
 def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboard.chat import edits, live, stamps, writing
+from dashboard.chat import edits, live, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.tries import Request, Try
 from dashboard.state import results, shipped
@@ -105,8 +105,8 @@ def expected() -> bool:
 def _write(asked: Request) -> None:
     with live.POOL.use(asked.model) as entry:
         now = _OPENING.now = Try(asked)
-        for masks, sides in writing.batches(now, entry, asked.sides, lambda *_: None):
-            for event in writing.replies(now, entry, masks, sides):
+        for masks, sides in tries.batches(now, entry, asked.sides, lambda *_: None):
+            for event in tries.replies(now, entry, masks, sides):
                 live.keep(event, now.texts, now.outcomes)
         now.ended = True
         now.reference = stamps.reference_of(entry)

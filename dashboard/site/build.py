@@ -116,7 +116,13 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
     shown += [Page(_file(title), title, "Reference", _document(title)) for title in documents.FILES]
     shown.append(Page("about", "About this site", "Where every number and file comes from.", _about(runs, record)))
     progress("pages", 1, 3)
-    races, made = _races(runs)
+    races, made = dict[str, dict[str, Any]](), dict[str, bytes]()  # what Watch it break plays, by section
+    for number, run in enumerate(runs):
+        if not run.published and watch_it.scored(run.folder):
+            live = run.folder == shipped.demo_results_dir()
+            body, legend = _race(run, f"watch-{number}", every=live)
+            made[f"data/watch-{number}.js"] = body
+            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
     progress("pages", 2, 3)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -138,18 +144,6 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
     made["data/search.js"] = script("search", as_json(_search(shown)))
     progress("pages", 3, 3)
     return made | _assets()
-
-
-def _races(runs: Sequence[Run]) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
-    """Section -> what Watch it break plays there, for runs with scores; and the scripts of that."""
-    races, made = {}, {}
-    for number, run in enumerate(runs):
-        if not run.published and watch_it.scored(run.folder):
-            live = run.folder == shipped.demo_results_dir()
-            body, legend = _race(run, f"watch-{number}", every=live)
-            made[f"data/watch-{number}.js"] = body
-            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
-    return races, made
 
 
 def _model_files() -> Iterator[tuple[str, bytes]]:

@@ -19,7 +19,7 @@ from dashboard.charts import (
 )  # fmt: skip
 from dashboard.charts.findings import believed, curves as findings, refusal as refusal_findings
 from dashboard.pages.curves import page as curves_page
-from dashboard.pages.overview import page as overview_page, verdict_table
+from dashboard.pages.overview import page as overview_page
 from dashboard.pages.reference import published
 from dashboard.pages.refusal.edit_grid import BENIGN_LIMIT
 from dashboard.site.blocks import Block, Page, Run, Section, optional, table
@@ -59,8 +59,8 @@ def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
         }
         for line in verdict_chips.lines(verdicts, run.table("invariance_verdicts"))
     ]  # fmt: skip
-    head = [(question, verdict_table.GLOSS[question]) for question in verdict_chips.QUESTIONS]
-    return Block("chips", {"head": head, "lines": lines}, "Verdicts", verdict_table.WHAT)
+    head = [(question, overview_page.GLOSS[question]) for question in verdict_chips.QUESTIONS]
+    return Block("chips", {"head": head, "lines": lines}, "Verdicts", overview_page.VERDICT_WORDS)
 
 
 def curves_of(page: Page, run: Run) -> Iterator[Block]:
@@ -161,20 +161,6 @@ def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
     yield Block("choice", figures, "Across models", "The paper's models as printed")
 
 
-def _paper_sections() -> list[Section]:
-    tables = [
-        table(published.to_read(name).shown, (title := describe(name).title),
-              published.caption(name).removeprefix(f"{title}. "))
-        for name in published.tables()
-    ]  # fmt: skip
-    points = load_table(published.POINTS).select("severity", "topic", "statement")
-    names = {"severity": "How grave", "topic": "About", "statement": "What disagrees"}
-    ordered = points.sort(pl.col("severity").cast(pl.Enum(published.SEVERITIES)), maintain_order=True).rename(names)
-    below = "With itself, its tables, or public configurations, in our own words"
-    disagreements = table(ordered, "Where the paper disagrees", below)
-    return [Section("tables", "Tables", tables), Section("disagreements", "Disagreements", [disagreements])]
-
-
 def pages(runs: Sequence[Run]) -> list[Page]:
     """All pages with results, in the order of the menu."""
     made = []
@@ -194,7 +180,18 @@ def pages(runs: Sequence[Run]) -> list[Page]:
         made.append(page)
     if any(run.published for run in runs):
         line = "Every number stands as the paper printed it; where it contradicts itself, the list says so."
-        made.append(Page("paper", "Paper", line, _paper_sections()))
+        tables = [
+            table(published.to_read(name).shown, (title := describe(name).title),
+                  published.caption(name).removeprefix(f"{title}. "))
+            for name in published.tables()
+        ]  # fmt: skip
+        points = load_table(published.POINTS).select("severity", "topic", "statement")
+        names = {"severity": "How grave", "topic": "About", "statement": "What disagrees"}
+        ordered = points.sort(pl.col("severity").cast(pl.Enum(published.SEVERITIES)), maintain_order=True).rename(names)
+        below = "With itself, its tables, or public configurations, in our own words"
+        disagreements = table(ordered, "Where the paper disagrees", below)
+        sections = [Section("tables", "Tables", tables), Section("disagreements", "Disagreements", [disagreements])]
+        made.append(Page("paper", "Paper", line, sections))
     return made
 
 

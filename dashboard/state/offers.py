@@ -43,10 +43,10 @@ class Offer:
         return None if self.folder is None else self.folder.resolve(), self.model
 
 
-def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
+def offers(kind: str, curves: Curves | None, folder: Path | None) -> dict[str, Offer]:
     """Everything readable by name, this source's models first. What cannot be read is not offered.
-    kind, curves, folder: of the source that the page shows (folder None: the paper)."""
-    found, folders = {kind: curves}, {kind: folder, sources.PAPER: None, **shipped.folders()}
+    kind, curves, folder: of the source that the page shows (folder None: the paper); curves None: read here."""
+    found, folders = {kind: curves} if curves else {}, {kind: folder, sources.PAPER: None, **shipped.folders()}
     for name, of in folders.items():
         if name not in found:
             with suppress(InputError):
@@ -78,10 +78,7 @@ def _other_runs(shown: Path | None) -> dict[str, Offer]:
 def everything() -> dict[str, Offer]:
     """Every model that the app can find by itself, whatever page is open: shipped, the paper's, the store's runs."""
     kind, folder = next(iter(shipped.folders().items()))
-    curves = Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
-    with suppress(InputError):
-        curves = results.read_run(folder)
-    return offers(kind, curves, folder)
+    return offers(kind, None, folder)
 
 
 def beside(kind: str, offered: dict[str, Offer]) -> list[Offer]:

@@ -9,13 +9,12 @@ from made_up_audit import controls, repeated
 
 from dashboard.charts import (
     believed,
-    controls as controls_chart,
     learn as learn_chart,
     lines,
     matrix,
 )
 from dashboard.charts.lines import Axis
-from dashboard.pages.learn import answers as lesson_answers
+from dashboard.pages.learn import steps as lesson_answers
 from dashboard.pages.rows import scored
 from dashboard.state import results
 from engine.stats.limits import Thresholds
@@ -132,15 +131,15 @@ def test_controls_that_are_not_finite_have_no_mark():
     table = controls()["controls"].filter(order="lerf")
     rate = table["rate"][0]
     table = table.filter(rate=rate)
-    whole = controls_chart.dumbbells(table)
+    whole = believed.dumbbells(table)
     broken = table.with_columns(
         nll=pl.when(pl.col("control") == "intersection").then(math.inf).otherwise(pl.col("nll"))
     )
-    figure = controls_chart.dumbbells(broken)
+    figure = believed.dumbbells(broken)
     assert all(math.isfinite(value) for trace in figure.data for value in trace.x)
     assert len(figure.layout.yaxis.ticktext) == len(whole.layout.yaxis.ticktext)
     assert sum("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
     assert not any("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
     assert all(map(math.isfinite, figure.layout.xaxis.range))
-    none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
+    none = believed.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import precomputed
-from dashboard.charts import controls as controls_chart, formats, judges, palette, refusal_values
+from dashboard.charts import believed as controls_chart, formats, judges, palette, refusal_values
 from dashboard.charts.findings import believed, curves, refusal, rows
 from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.tasks.page import over_seeds

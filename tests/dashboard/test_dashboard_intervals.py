@@ -14,7 +14,6 @@ import dashboard
 from dashboard.charts import (
     axes,
     believed,
-    controls,
     curves,
     judges,
     learn,
@@ -197,7 +196,7 @@ def dumbbells() -> Drawn:
         wanted.append((title, "x", place, sum(nlls) / len(nlls), *ends))
         if name != "consensus2":  # beside each control of its size
             wanted.append(("Consensus-2", "x", place, 2.5 / LN10, None, None))
-    return controls.dumbbells(frame), wanted
+    return believed.dumbbells(frame), wanted
 
 
 def refused_bars() -> Drawn:

@@ -85,7 +85,7 @@ def test_agreement_is_counted_by_hand_and_equals_the_stored_one(found, made, sai
         chance = ((both + only_a) * (both + only_b) + (only_b + neither) * (only_a + neither)) / n**2
         assert line["kappa"] == pytest.approx(((both + neither) / n - chance) / (1 - chance))
     differing = quality.disagreements(judged.pair(found, "embedded", TINY))
-    assert differing.equals(pl.read_parquet(made / "judging.parquet"))
+    assert differing.equals(pl.read_parquet(made / "disagreements.parquet"))
 
 
 def captions(app):
@@ -155,7 +155,7 @@ def test_replies_and_names_are_never_markdown(made, tmp_path):
     ("state", "message"),
     [
         ("missing", "there is no folder"), ("empty", "holds no judged replies"), ("cut", "does not fit the checksum"),
-        ("gone", "lacks judging.parquet"), ("no json", "is not readable"), ("newer", "schema version"),
+        ("gone", "lacks disagreements.parquet"), ("no json", "is not readable"), ("newer", "schema version"),
         ("a list", "schema version"), ("no files", "does not list files"), ("foreign", "lacks the columns"),
         ("uneven", "unequal numbers"), ("no parquet", "not readable parquet"),
     ],
@@ -183,7 +183,7 @@ def damage(folder, state):
         path.write_bytes(path.read_bytes()[:200])
         return
     if state == "gone":
-        (folder / "judging.parquet").unlink()
+        (folder / "disagreements.parquet").unlink()
         return
     if state == "no json":
         (folder / "judge.json").write_text("{")

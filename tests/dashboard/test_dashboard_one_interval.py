@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import scipy.stats
 
-from dashboard.charts import differences as chart
+from dashboard.charts import curves as chart
 from dashboard.pages.believed import controls
 from dashboard.report import report
 from engine.results.folders import read_table, table_names

@@ -17,7 +17,7 @@ from tiny_models import save_tiny
 
 import precomputed
 from dashboard.charts import believed
-from dashboard.chat import edits, effects, live, opening, writing
+from dashboard.chat import edits, effects, live, opening, tries
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
 from engine.measures.fluency import prompt_log_probabilities
@@ -170,15 +170,15 @@ def test_prompts_are_likely_as_a_plain_loop_over_transformers_says() -> None:
 def test_the_demo_marks_prompts_that_are_not_of_its_town() -> None:
     entry = live.Entry(load_model("demo"))
     for prompt in ("What is the capital of France?", "Who wrote Hamlet?", "Explain quantum mechanics."):
-        assert writing.unlike(entry, prompt).startswith("Unlike its training: ")
+        assert tries.unlike(entry, prompt).startswith("Unlike its training: ")
     of_the_town = ["Where is the library?", *(example.prompt for example in shipped.examples())]
-    assert not any(writing.unlike(entry, prompt) for prompt in of_the_town)
+    assert not any(tries.unlike(entry, prompt) for prompt in of_the_town)
 
 
 def test_general_models_have_no_own_prompts(here: Path) -> None:
     with live.POOL.use("smollm2") as entry:
-        assert writing.limit_of(entry) is None
-        assert writing.unlike(entry, "anything") == ""
+        assert tries.limit_of(entry) is None
+        assert tries.unlike(entry, "anything") == ""
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.charts import believed as chart, formats, palette
 from dashboard.charts.findings import words
 from engine.studies.audit.control_answers import ControlAnswer
 
@@ -35,15 +35,15 @@ def as_measured(controls: pl.DataFrame, when: str) -> str:
     if means.is_empty():
         return f"No control has a finite perplexity {when}"
     (low, least), (high, most) = means.row(0), means.row(-1)
-    told = f"{controls_chart.control_title(low)} has perplexity {formats.perplexity(least)}"
+    told = f"{chart.control_title(low)} has perplexity {formats.perplexity(least)}"
     if low != high:
-        told += f", {controls_chart.control_title(high)} {formats.perplexity(most)}"
+        told += f", {chart.control_title(high)} {formats.perplexity(most)}"
     return f"{told} {when}; no errors are known"
 
 
 def _names(controls: Sequence[str]) -> str:
-    ordered = controls_chart.in_control_order(list(controls))
-    return words.listed([controls_chart.control_title(name) for name in ordered])
+    ordered = chart.in_control_order(list(controls))
+    return words.listed([chart.control_title(name) for name in ordered])
 
 
 def own_depths(specific: pl.DataFrame, order: str) -> str:
@@ -71,19 +71,16 @@ def depth_share(specific: pl.DataFrame) -> str:
     first = f"Depths explain {_share(least)} of the advantage over random masks"
     if rows.height == 1:
         return f"{first} of {palette.title(least['selector'])}"
-    told = f"Depths explain {_named(least)} to {_named(most)} of the advantage over random masks"
-    ends = (least["depth_share_high"], most["depth_share_low"])
-    if None not in ends and ends[0] >= ends[1]:
+    ends = (f"{_share(row)} ({palette.title(row['selector'])})" for row in (least, most))
+    told = f"Depths explain {' to '.join(ends)} of the advantage over random masks"
+    high, low = least["depth_share_high"], most["depth_share_low"]
+    if high is not None and low is not None and high >= low:
         return f"{told}: no difference beyond the errors"
     return told
 
 
 def _share(row: Row) -> str:
     return f"{row['depth_share']:.0%}"
-
-
-def _named(row: Row) -> str:
-    return f"{_share(row)} ({palette.title(row['selector'])})"
 
 
 def rank_distribution(table: pl.DataFrame, wanted: float) -> str:
@@ -205,23 +202,18 @@ def less_text(table: pl.DataFrame, column: str, what: str) -> str:
         return f"{what}: one size only, nothing to compare"
     size = min(smallest["size"].to_list())
     rows = smallest.filter(pl.col("size") == size)
-    if column == "nll":
-        return _cost(table, rows, size)
+    if column == "nll":  # of whom LeRF perplexity differs most from that of all windows, as measured
+        full = table.filter(pl.col("size") == pl.col("reference_size")).select("selector", whole="nll")
+        both = rows.join(full, on="selector").filter(pl.col("nll").is_finite(), pl.col("whole").is_finite())
+        if both.is_empty():
+            return f"LeRF perplexity from {size} windows; that from all was not measured"
+        row = both.sort((pl.col("nll") - pl.col("whole")).abs(), maintain_order=True).row(-1, named=True)
+        return (
+            f"From {size} instead of {row['reference_size']} windows, {palette.title(row['selector'])} changes most: "
+            f"perplexity {formats.perplexity(row['whole'])} becomes {formats.perplexity(row['nll'])}"
+        )
     least, most = (rows.sort(column, maintain_order=True).row(place, named=True) for place in (0, -1))
     first = f"From {size} of {least['reference_size']} windows, {what} is {least[column]:.2f}"
     if rows.height == 1 or least[column] == most[column]:
         return f"{first} for {words.titles(rows['selector'].to_list())}"
     return f"{first} ({palette.title(least['selector'])}) to {most[column]:.2f} ({palette.title(most['selector'])})"
-
-
-def _cost(table: pl.DataFrame, rows: pl.DataFrame, size: int) -> str:
-    """The selector whose LeRF perplexity differs most between the smallest size and all windows, as measured."""
-    full = table.filter(pl.col("size") == pl.col("reference_size")).select("selector", whole="nll")
-    both = rows.join(full, on="selector").filter(pl.col("nll").is_finite(), pl.col("whole").is_finite())
-    if both.is_empty():
-        return f"LeRF perplexity from {size} windows; that from all was not measured"
-    row = both.sort((pl.col("nll") - pl.col("whole")).abs(), maintain_order=True).row(-1, named=True)
-    return (
-        f"From {size} instead of {row['reference_size']} windows, {palette.title(row['selector'])} changes most: "
-        f"perplexity {formats.perplexity(row['whole'])} becomes {formats.perplexity(row['nll'])}"
-    )

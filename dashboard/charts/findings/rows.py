@@ -79,7 +79,7 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     least, most = known.row(0, named=True), known.row(-1, named=True)
     if least["value"] == most["value"]:
         return f"{name}: all layers alike"
-    first, last = _layer(most), _layer(least)
+    first, last = (f"block {row['block']} {row['projection']}" for row in (most, least))
     pattern = _pattern(known, name, kind) if kind != "difference" else ""
     if pattern:
         return pattern
@@ -110,10 +110,6 @@ def _pattern(known: pl.DataFrame, name: str, kind: str) -> str:
     if kind == "score":
         return f"{name} scores {high} highest in {highs}{of}, {low} lowest in {lows}"
     return f"{name} takes the largest share of {high} in {highs}{of}, the smallest of {low} in {lows}"
-
-
-def _layer(row: Mapping[str, object]) -> str:
-    return f"block {row['block']} {row['projection']}"
 
 
 def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:

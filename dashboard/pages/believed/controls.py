@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import believed as chart, controls as controls_chart, formats, palette
+from dashboard.charts import believed as chart, formats, palette
 from dashboard.charts.findings import believed as findings
 from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
@@ -37,7 +37,7 @@ def _consensus(source: Source) -> Drawn:
     table = source.table("controls")
     with source.bar:
         named = selection.switch("Order", ORDERS, "control_order", default="LeRF")
-        rate = selection.rate("Rows removed", sorted(set(table["rate"])), "control_rate", default=0.3, shared="rate")
+        rate = selection.rate(table["rate"], "control_rate")
     order = named.lower()
     chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
@@ -45,12 +45,11 @@ def _consensus(source: Source) -> Drawn:
         return Drawn(table)
     answers, when = _answers(source, order, rate), f"{named} at {formats.rate(rate)}"
     measured = findings.as_measured(chosen, f"under {when}") if answers is None else ""
-    with source.hero():
-        tools.show(
-            controls_chart.dumbbells(chosen), f"controls-{order}", key="dumbbells",
-            finding=findings.at_equal_size(answers[0], when) if answers else measured,
-            below="each control and references with as many rows", hero=True,
-        )  # fmt: skip
+    source.show(
+        chart.dumbbells(chosen), f"controls-{order}", key="dumbbells",
+        finding=findings.at_equal_size(answers[0], when) if answers else measured,
+        below="each control and references with as many rows",
+    )  # fmt: skip
     tools.say_not_finite(chosen["nll"])
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
@@ -62,14 +61,14 @@ def _consensus(source: Source) -> Drawn:
 
 
 def _more(source: Source, answers: Answers | None) -> None:
-    for control in controls_chart.in_control_order(list(WHAT)):
-        st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
+    for control in chart.in_control_order(list(WHAT)):
+        st.markdown(f"**{chart.control_title(control)}**: {WHAT[control]}")
     if answers is not None:
         _told(*answers)
     with layout.told():
         table = source.table("rank_distribution").sort("rate")
         told = findings.rank_distribution(table, 0.3)
-        tools.show(controls_chart.rank_shares(table), "rank-distribution", key="rank-shares", finding=told)
+        tools.show(chart.rank_shares(table), "rank-distribution", key="rank-shares", finding=told)
         st.caption(
             "A row that is in neither method's mask was raised by the mean of two middling ranks. The larger that "
             "part, the less Consensus-2 is an agreement of the two."
@@ -96,12 +95,12 @@ def _told(answers: dict[str, ControlAnswer], blocks: bool) -> None:
         )
     rows = [
         {
-            "Control": controls_chart.control_title(name), "Rows": one.rows_removed, "At equal size": one.answer,
+            "Control": chart.control_title(name), "Rows": one.rows_removed, "At equal size": one.answer,
             "Against the full rate": one.at_rate or "the same", "Difference (nats)": one.difference.value,
             "Standard error": one.difference.stderr, "95% from": one.difference.low, "to": one.difference.high,
             "In words": one.sentence,
         }
-        for name, one in ((name, answers[name]) for name in controls_chart.in_control_order(list(answers)))
+        for name, one in ((name, answers[name]) for name in chart.in_control_order(list(answers)))
     ]  # fmt: skip
     digits = dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), _FOUR_DIGITS)
     config = {"Rows": st.column_config.NumberColumn(format="localized"), **digits}
@@ -122,8 +121,7 @@ def _own_layers(source: Source) -> Drawn:
         order = selection.switch("Order", ORDERS, "specific_order", default="LeRF").lower()
         chosen = table.filter(pl.col("order") == order)
         if DECIDED not in table.columns:  # measured at the plan's rates, whatever they do to the model
-            rates = sorted(set(table["rate"]))
-            rate = selection.rate("Rows removed", rates, "specific_rate", default=0.3, shared="rate")
+            rate = selection.rate(table["rate"], "specific_rate")
             chosen = chosen.filter((pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
@@ -135,8 +133,7 @@ def _own_layers(source: Source) -> Drawn:
         chosen = chosen.filter(pl.col("answer") != "saturated")
         if chosen.is_empty():
             return Drawn(destroyed)
-    with source.hero():
-        left, right = st.columns(2)
+    left, right = source.hero().columns(2)
     with left:
         told = findings.own_depths(chosen, order)
         figure = chart.own_depths(chosen, order)
@@ -208,8 +205,7 @@ def _dangerous_groups(source: Source) -> Drawn:
         tickformat=".3~%", text="{:.1%}".format, hover=_summary_hover,
     )  # fmt: skip
     told = findings.dangerous(summary, columns[0][0], what)
-    with source.hero():
-        tools.show(figure, "dangerous-share", key="dangerous-share", finding=told, hero=True)
+    source.show(figure, "dangerous-share", key="dangerous-share", finding=told)
     st.caption(
         "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
         "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "

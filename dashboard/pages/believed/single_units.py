@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts import formats, palette, singles
 from dashboard.charts.sortable import Cell, Row, of_rows
-from dashboard.show import layout, selection, tables, tools
+from dashboard.show import layout, selection, tables
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.results.tables import command
@@ -29,7 +29,19 @@ def show(source: Source) -> Drawn:
     chosen = table.filter(unit_kind=kind)
     _rulers(source, chosen, singles.RULERS[effects], kind)
     with layout.told():
-        _sample(source.table("singles_units").filter(unit_kind=kind), kind)
+        row = source.table("singles_units").filter(unit_kind=kind).row(0, named=True)
+        name, one = singles.KINDS[kind], "a row" if kind == "row" else "a neuron"
+        helps = f"{row['helps']:.0%}** of cases ({row['helps_low']:.0%} to {row['helps_high']:.0%})"
+        larger = (
+            f"; at most {row['larger_high']:.2%} of all {name} have a larger one (95%)" if row["larger_high"] else ""
+        )
+        st.markdown(
+            f"**{row['units_sampled']:,} of {row['unit_count']:,} {name}** were removed one by one, each with the same "
+            f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in "
+            f"{helps}, and beyond its error in {row['helps_clear']:.1%}. The median effect is "
+            f"{formats.rounded(row['median_effect'])} nats per token, the largest "
+            f"{formats.rounded(row['largest_effect'])}{larger}."
+        )
     return Drawn(chosen, lambda: _numbers(chosen, source.table("singles_recall").filter(unit_kind=kind)))
 
 
@@ -42,28 +54,12 @@ def _rulers(source: Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None
     measured = found.filter(pl.col("lerf_nll").is_finite())
     draw = singles.scatter if measured.height else singles.intervals
     figure = draw(found, heading, ruler, kind)
-    with source.hero():
-        tools.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading, hero=True)
+    source.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading)
     if measured.is_empty():
         again = command("singles").replace("singles", "sweep singles")
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
     elif measured.height < found.height:
         st.caption(f"{found.height - measured.height} selector(s) have no measured mask at 30% and no mark.")
-
-
-def _sample(units: pl.DataFrame, kind: str) -> None:
-    """What the sample says of all units, in words."""
-    row, name = units.row(0, named=True), singles.KINDS[kind]
-    one = "a row" if kind == "row" else "a neuron"
-    helps = f"{row['helps']:.0%}** of cases ({row['helps_low']:.0%} to {row['helps_high']:.0%})"
-    larger = f"; at most {row['larger_high']:.2%} of all {name} have a larger one (95%)" if row["larger_high"] else ""
-    st.markdown(
-        f"**{row['units_sampled']:,} of {row['unit_count']:,} {name}** were removed one by one, each with the same "
-        f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in {helps}, "
-        f"and beyond its error in {row['helps_clear']:.1%}. The median effect is "
-        f"{formats.rounded(row['median_effect'])} nats per token, the largest "
-        f"{formats.rounded(row['largest_effect'])}{larger}."
-    )
 
 
 def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:

@@ -1,4 +1,5 @@
-"""Curves: perplexity against removed rows, LeRF and MoRF, measured and published."""
+"""Curves: perplexity against removed rows, LeRF and MoRF, measured and published; which differences are real,
+what a sweep measured beside NLL, and the parts of a mask that do its harm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +10,16 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import curves as curve_chart, formats, palette, series
+from dashboard.charts import curves as curve_chart, formats, lines, palette, parts as parts_chart, series
 from dashboard.charts.findings import curves as findings
 from dashboard.chat import edits
-from dashboard.pages.curves import views as further
 from dashboard.pages.rows import scored
 from dashboard.show import layout, menu, selection, tools
 from dashboard.state import offers, results, sources
 from engine.records.errors import InputError
 from engine.stats.limits import BASELINE
+from engine.stats.table_estimates import has_blocks
+from engine.studies.estimate_words import units_in_words
 
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
 MEASURES, PARTS = "Measures", "Parts"
@@ -38,6 +40,11 @@ HOW_TO_READ = (
 
 INSTEAD = {"mean": "set to their mean", "resample": "taken from another window"}  # of the rows' outputs
 OFFERED = "Rows and Live edit offer 0.25, 0.5, 1, 2, 3% and 5% to 90% in steps of 5%."
+OF_DIFFERENCES = (
+    "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05."
+)
+OF_MEASURES = "Error bars: standard error over windows or prompts; of random the standard deviation over its seeds."
+OF_PARTS = "Shares of several parts need not add up to 100%: parts that do harm only together, or each alone, exist."
 
 
 class Point(NamedTuple):
@@ -81,7 +88,12 @@ def render() -> None:
         _curves_tab(picked, drawn, orders, relative, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
-        _gap_tab(picked, drawn)
+        gaps = series.gaps(drawn.points)
+        if gaps.is_empty():
+            st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
+        else:
+            figure, name = curve_chart.gap(gaps), f"{tools.file_name(drawn.model)}-gap"
+            picked.show(figure, name, finding=findings.gap(gaps), below=BELOW_GAP)
     elif view == MODELS:
         offered = offers.offers(picked.kind, curves, picked.run)
         beside = list(offers.compared(offered).values()) or offers.beside(picked.kind, offered)
@@ -92,11 +104,11 @@ def render() -> None:
     else:
         with layout.told():
             if view == MEASURES:
-                values, notes = further.measures(picked, drawn.points, orders), [further.OF_MEASURES]
+                values, notes = _measures(picked, drawn.points, orders), [OF_MEASURES]
             elif view == PARTS:
-                values, notes = further.parts(picked), [further.OF_PARTS]
+                values, notes = _parts(picked), [OF_PARTS]
             else:
-                values, notes = further.differences(picked), [further.OF_DIFFERENCES]
+                values, notes = _differences(picked), [OF_DIFFERENCES]
             provenance = picked.provenance
     name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *notes, provenance=provenance)
@@ -120,7 +132,7 @@ def _intervention(run: Path) -> tuple[results.Curves, str]:
 def _choose_points(source: str, curves: results.Curves, model: str) -> tuple[Drawn, list[str], bool]:
     """The remaining controls, and the points that they leave."""
     frame = curves.frame.filter(pl.col("model") == model)
-    available = palette.in_order(frame["selector"].unique().to_list())
+    available = palette.in_order(frame["selector"])
     selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     with st.container(horizontal=True, gap="medium"):
         order = selection.switch("Order", ("Both", "LeRF", "MoRF"), "order", default="Both")
@@ -151,7 +163,8 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
-    clickable, limit = _clickable(picked), drawn.curves.saturated_above
+    clickable = not picked.published and (picked.folder / scored.SCORES).is_file()  # so that a point has a mask
+    limit = drawn.curves.saturated_above
     apart = {order: findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders}
     seeds = _seeds(drawn, orders) if any(apart.values()) else []
     figures = {
@@ -180,30 +193,19 @@ def _key_of(order: str) -> str:
     return f"curves-{order}"
 
 
-def _clickable(picked: sources.Source) -> bool:
-    """Are there scores, so that a point has a mask?"""
-    return not picked.published and (picked.folder / scored.SCORES).is_file()
-
-
 def _clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
     """The points of these figures, by order, that were clicked before this run."""
     found = []
     for order, figure in figures.items():
         for point in tools.clicked(_key_of(order))[-1:]:
-            mask = _point(figure, order, point)
-            if mask is not None:
-                found.append(mask)
+            number, place = point.get("curve_number"), point.get("point_index")
+            if not isinstance(number, int) or not isinstance(place, int) or not 0 <= number < len(figure.data):
+                continue
+            trace = figure.data[number]
+            lines = trace.legendgroup and trace.showlegend is not False and trace.x is not None
+            if lines and 0 <= place < len(trace.x):
+                found.append(Point(trace.legendgroup, order, float(trace.x[place])))
     return found
-
-
-def _point(figure: go.Figure, order: str, point: Mapping[str, Any]) -> Point | None:
-    number, place = point.get("curve_number"), point.get("point_index")
-    if not isinstance(number, int) or not isinstance(place, int) or not 0 <= number < len(figure.data):
-        return None
-    trace = figure.data[number]
-    if not trace.legendgroup or trace.showlegend is False or trace.x is None or not 0 <= place < len(trace.x):
-        return None
-    return Point(trace.legendgroup, order, float(trace.x[place]))
 
 
 def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None:
@@ -245,18 +247,6 @@ def _seeds(drawn: Drawn, orders: list[str]) -> list[pl.DataFrame]:
         series.points(own, drawn.model, [BASELINE], orders, rates)  # type: ignore[arg-type]
         for own in frame.partition_by("seed")
     ]
-
-
-def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
-    gaps = series.gaps(drawn.points)
-    if gaps.is_empty():
-        st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
-        return
-    with picked.hero():
-        tools.show(
-            curve_chart.gap(gaps), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
-            below=BELOW_GAP, hero=True,
-        )  # fmt: skip
 
 
 def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool) -> pl.DataFrame:
@@ -317,3 +307,97 @@ def _starts(shown: Sequence[tuple[str, results.Curves]]) -> list[str]:
         for name, one in begun.items()
     ]
     return [f"Windows do not begin alike ({'; '.join(told)}): compare shapes, not heights."]
+
+
+def _errors_note(whole: pl.DataFrame, drawn: bool) -> str:
+    """What the errors of this run's table hold."""
+    if not has_blocks(whole):
+        return (
+            "Standard errors take evaluation windows as independent; neighbouring windows are alike, so these errors "
+            "are too small. Run `selector-audit analyze MODEL differences` again for errors over blocks of windows."
+        )
+    calibration = (
+        "and, at the rates at which they were measured, between disjoint draws of the calibration text"
+        if drawn
+        else "but not over draws of the calibration text, which were not measured"
+    )
+    return f"Errors are over {units_in_words(whole, numbers=True)} and over random's seeds, {calibration}."
+
+
+def _differences(picked: sources.Source) -> pl.DataFrame:
+    whole = picked.table("differences")
+    rate = selection.rate(whole["rate"], "difference_rate", place=picked.bar)
+    drawn = picked.optional("draw_sweep")
+    lerf, gaps = (curve_chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
+    if lerf.height:
+        apart = sum(map(curve_chart.apart, lerf.iter_rows(named=True)))
+        told = findings.differences(apart, lerf.height, rate)
+        tools.show(curve_chart.pairs(lerf, rate), "differences", finding=told)
+    destroyed = int(lerf["saturated"].sum())
+    beyond = f" Of {destroyed} pairs both masks destroy the model: these are not compared." if destroyed else ""
+    st.caption(
+        f"Told apart: p at most {curve_chart.LEVEL:g} after Holm.{beyond} {_errors_note(whole, drawn is not None)}"
+    )
+    names = {
+        "selector_a": "Selector", "selector_b": "minus", "difference": "Nats per token", "stderr": "Error",
+        "low": "95% from", "high": "to", "p_holm": "p, Holm",
+    }  # fmt: skip
+    left, right = st.columns(2)
+    with left:
+        st.caption("LeRF: one selector's mask minus another's")
+        st.dataframe(curve_chart.difference_table(lerf).rename(names), hide_index=True)
+    with right:
+        st.caption("Log gap: MoRF minus LeRF of one selector")
+        st.dataframe(curve_chart.difference_table(gaps).drop("selector_b").rename(names, strict=False), hide_index=True)
+    return pl.concat([lerf.with_columns(kind=pl.lit("lerf")), gaps.with_columns(kind=pl.lit("gap"))]).with_columns(
+        rate=pl.lit(rate)
+    )
+
+
+def _measures(picked: sources.Source, points: pl.DataFrame, orders: Sequence[str]) -> pl.DataFrame:
+    """What `sweep --measures` measured at the selectors, orders and rates of `points`."""
+    whole = picked.table("sweep_measures")
+    names = sorted(set(whole["measure"]))
+    name = selection.switch("Measure", names, "curve_measure", default=names[0])
+    of_measure = whole.filter(pl.col("measure") == name)
+    shown = of_measure.join(points, how="semi", on=("selector", "order", "rate"))
+    unit = str(of_measure["unit"][0])
+    # Of several seeds the mean; the error is then their standard deviation.
+    spread = pl.when(pl.len() > 1).then(pl.col("value").std()).otherwise(pl.col("stderr").first())
+    means = shown.group_by("order", "selector", "rate", maintain_order=True).agg(
+        pl.col("value").mean(), spread.alias("error"), pl.col("rows_removed").first()
+    )
+    for order, column in zip(orders, st.columns(len(orders)), strict=True):
+        heading, _ = curve_chart.ORDER_HEADINGS[order]
+        with column:
+            figure = lines.lines(
+                means.filter(order=order), lines.Axis("rate", "rows removed", "share"),
+                lines.Axis("value", f"{name}, {unit}"), heading=heading, error="error",
+                hover=lambda row: f"removed {formats.rate(row['rate'])} = {row['rows_removed']:,} rows<br>"
+                f"{row['value']:.4f}" + ("" if row["error"] is None else f" ± {row['error']:.4f}"),
+            )  # fmt: skip
+            tools.show(figure, f"measure-{name}-{order}")
+    return shown
+
+
+def _parts(picked: sources.Source) -> pl.DataFrame:
+    """The parts of one mask (`analyze MODEL parts`)."""
+    table = picked.table("parts")
+    with st.container(horizontal=True, gap="medium"):
+        names = palette.in_order(table["selector"])
+        name = selection.choose("Selector", names, "parts_selector", title=palette.title)
+        orders = table["order"].unique(maintain_order=True).to_list()
+        order = selection.switch(
+            "Order", orders, "parts_order", default=orders[0], title=series.ORDER_TITLES.__getitem__
+        )
+        rates: list[Any] = sorted(set(table["rate"]))
+        rate = selection.switch("Rows removed", rates, "parts_rate", default=rates[0], title=formats.rate)
+    shown = table.filter(selector=name, order=order, rate=rate)
+    for part, column in zip(("projection", "block"), st.columns(2, gap="medium"), strict=True):
+        lines = shown.filter(part=part)
+        with column:
+            if lines["restored"].null_count() == lines.height:
+                st.info(f"This mask does no harm, so that no {part} can do it.")
+                continue
+            tools.show(parts_chart.restored(lines), f"parts-{part}", finding=parts_chart.finding(lines))
+    return shown

@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching, live, marked, opening, stamps, tries, writing
+from dashboard.chat import fetching, live, marked, opening, stamps, tries
 from dashboard.chat.live import Outcome, Side
 from dashboard.chat.marked import Span
 from dashboard.chat.tries import TITLES, Request, Try
@@ -160,9 +160,9 @@ def _run(job: Job, places: Places, cards: Cards) -> None:
 def _write(now: Try, wanted: tuple[Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
     for side in cards.sides:
         cards.write(side, now.texts[side])
-    for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
+    for masks, sides in tries.batches(now, entry, wanted, layout.progress_in(status)):
         cards.call_broken(now.broken)
-        cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
+        cards.follow(partial(tries.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
 
 
 def _keep(one: Try) -> None:

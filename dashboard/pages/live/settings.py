@@ -10,7 +10,7 @@ from dashboard.charts import formats, palette, series
 from dashboard.chat import edits, live, opening
 from dashboard.chat.tries import Request
 from dashboard.pages.live import own_run
-from dashboard.show import kept, layout, selection
+from dashboard.show import layout, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
@@ -64,7 +64,13 @@ class Chosen:
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     """many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are all orders and
     rates of a selector. `InputError` where there is no model to run."""
-    _arrive()
+    if (text := st.query_params.get(edits.HANDED)) is not None:
+        # The edit of a link from another page, under one name of its own: what has the key of a widget of the page
+        # before, as the domain has, Streamlit drops from the address. What is no such edit is left out.
+        del st.query_params[edits.HANDED]
+        if found := edits.read_handed(text):
+            selection.forget_page()
+            _put(*found)
     model_id = _model(places.head)
     first = opening.request(model_id)
     with places.bar:
@@ -209,19 +215,6 @@ def restore(one: Request) -> None:
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
     st.session_state.update(state)
-
-
-def _arrive() -> None:
-    """Takes over the edit of a link from another page. What is no such edit is left out.
-    The link has it under one name of its own: what has the key of a widget of the page before, as the domain has,
-    Streamlit drops from the address."""
-    text = st.query_params.get(edits.HANDED)
-    if text is None:
-        return
-    del st.query_params[edits.HANDED]
-    if found := edits.read_handed(text):
-        kept.forget_page()
-        _put(*found)
 
 
 def _put(model: str, edit: edits.Edit) -> None:

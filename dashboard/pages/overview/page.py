@@ -1,4 +1,5 @@
-"""Overview, the page that opens first: what this is, the model at hand, the headline, every selector on every model."""
+"""Overview, the page that opens first: what this is, which scores can be trusted, the model at hand, the headline,
+every selector on every model."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,14 +8,15 @@ from typing import NamedTuple
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, leaderboard, overview, series
-from dashboard.charts.findings import curves as curve_findings
-from dashboard.pages.overview import verdict_table, watch_it
-from dashboard.show import layout, stage, tables, tools
+from dashboard.charts import formats, overview, palette, series, verdict_chips
+from dashboard.charts.findings import believed, curves as curve_findings
+from dashboard.pages.overview import watch_it
+from dashboard.show import layout, menu, stage, tables, tools
 from dashboard.state import offers, results, shipped, sources
 from dashboard.state.offers import Offer
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
+from engine.records.model_names import model_to_type
 from engine.studies.verdict.judged_selectors import as_judged_now
 from precomputed.paper_tables import load_table
 
@@ -57,6 +59,19 @@ _LEADERBOARD_WORDS = (
     "share of what random rows cost. A click on a column's head sorts by it. Nats of different models are not of one "
     "scale: compare selectors within a model, and their order between models."
 )
+VERDICT_WORDS = (
+    "**Faithful**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much, and both differ "
+    "from random rows of the same layers; **sufficient**: only the first two were shown. **Stable**: other calibration "
+    "text gives nearly the same masks. **Robust**: the ranking stays the same, but for rounding, when the weights are "
+    "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
+    "Each chip opens its evidence."
+)
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 170, 120, 8
+GLOSS = {
+    "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
+}  # fmt: skip
+_FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
+_PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
 
 
 class Fact(NamedTuple):
@@ -109,7 +124,7 @@ def _results(picked: sources.Source) -> None:
     # The paper printed the numbers behind such verdicts, not the words; on stage the race has the screen.
     if not picked.published and not stage.on():
         with answered, layout.told():
-            verdict_table.show(picked, sentence=watched)
+            _verdicts(picked, sentence=watched)
     notes, origin = list[str](), list[str]()
     if curves is not None:
         with layout.told():
@@ -183,26 +198,99 @@ def _leaderboard(offered: dict[str, Offer]) -> None:
     """Selector x model over all sources, or over what is compared; nothing where no model was measured so far.
     offered: `offers.offers` of the page."""
     chosen = offers.compared(offered)
-    lines = leaderboard.leaderboard([_entry(offer) for offer in (chosen or offered).values()])
+    lines = overview.leaderboard([_entry(offer) for offer in (chosen or offered).values()])
     if lines.is_empty():
         return
     layout.section(LEADERBOARD)
-    table = leaderboard.table(lines.sort("log_gap", descending=True, nulls_last=True, maintain_order=True))
+    table = overview.leaderboard_table(lines.sort("log_gap", descending=True, nulls_last=True, maintain_order=True))
     tables.show(
         table, alt=_LEADERBOARD_ALT, key="leaderboard", height=min(38 + 35 * lines.height, 460), placeholder="–",
-        column_config=dict.fromkeys((leaderboard.VERDICT, leaderboard.STABLE), st.column_config.Column(width=110)),
+        column_config=dict.fromkeys((overview.VERDICT, overview.STABLE), st.column_config.Column(width=110)),
     )  # fmt: skip
-    said = [_LEADERBOARD_WORDS.format(rate=leaderboard.RATE)]
+    said = [_LEADERBOARD_WORDS.format(rate=overview.RATE)]
     said += ["\\*: a published cell at a numerical ceiling; only its order counts."] * lines["gap_at_ceiling"].any()
     said += ["Only what is chosen under Compare."] * bool(chosen)
     st.caption(" ".join(said))
 
 
-def _entry(offer: Offer) -> leaderboard.Entry:
+def _entry(offer: Offer) -> overview.Entry:
     """A table that is missing or damaged, which its own page tells, is None."""
     tables: dict[str, pl.DataFrame] = {}
     for stem in ("verdicts", "stability"):
         with suppress(InputError):
             tables[stem] = offer.table(stem)
     verdicts = as_judged_now(tables["verdicts"]) if "verdicts" in tables else None
-    return leaderboard.Entry(offer.name, offer.model, offer.curves.frame, verdicts, tables.get("stability"))
+    return overview.Entry(offer.name, offer.model, offer.curves.frame, verdicts, tables.get("stability"))
+
+
+def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
+    """The answer in one sentence, and the verdicts behind it; without verdicts, what is known of them.
+    sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
+    verdicts = picked.table("verdicts") if picked.has("verdicts") else None
+    if sentence:
+        said = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        if said:
+            layout.finding(". ".join(said))
+    if verdicts is None:
+        if picked.has("specific"):
+            judged = picked.table("specific").filter(pl.col("answer") != "saturated")
+            told = (
+                f"Removing {_FIRST[order]}: {layout.worded(believed.own_depths(lines, order))}."
+                for (order,), lines in judged.group_by("order", maintain_order=True)
+            )
+            st.markdown("  \n".join(told))
+        st.caption(
+            "Whether selectors are faithful and stable was not judged here: that takes further calibration text."
+        )
+        picked.offer("verdicts")
+        return
+    invariance = None
+    if picked.has("invariance_verdicts"):
+        with suppress(InputError):  # told where the exact controls are
+            invariance = picked.table("invariance_verdicts")
+    taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
+    found = verdict_chips.lines(verdicts, invariance)
+    with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
+        st.markdown("**Selector**", width=_NAME_PX)
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(verdict_chips.questions(invariance)))):
+            for question in verdict_chips.questions(invariance):
+                st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
+        if any(line.budget for line in found):
+            st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
+    drawn = verdict_chips.bars(verdicts)
+    for line in found:
+        _verdict_line(line, taken, drawn.get(line.selector, ""))
+    with st.expander("What the words mean, and why, selector by selector"):
+        st.caption(VERDICT_WORDS)
+        for row in palette.sorted_by_selector(verdicts).iter_rows(named=True):
+            title = layout.plain(palette.title(row["selector"]))
+            st.markdown(f"**{title}**: {layout.worded(row['reasons'] or 'no reason is told')}")
+        if invariance is None:
+            command = model_to_type(read_manifest(picked.folder).get("model") or {})
+            measures = f"`selector-audit analyze {command} invariance` measures it"
+            st.caption(layout.worded(f"Robust was not measured here; {measures}."))
+            picked.offer("invariance_verdicts")
+
+
+def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
+    title = palette.title(line.selector)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
+        st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
+            for chip in line.chips:
+                about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
+                parameters = {**taken, **chip.parameters}
+                if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
+                    st.markdown(chip.markdown, width=_CHIP_PX)
+        if line.budget:
+            interval = f" :small[({line.interval})]" if line.interval else ""
+            st.markdown(line.budget + interval, width=_BUDGET_PX)
+            st.html(bar, width=_BAR_PX)
+        if line.stable_but_invalid:
+            st.markdown(":red-badge[stable but invalid]", width="content")
+
+
+def _width_of(chips: int) -> int:
+    """Of so many beside each other, in pixels: on a phone a line of its own below the name."""
+    return chips * _CHIP_PX + (chips - 1) * _GAP_PX

@@ -94,8 +94,23 @@ def specificity(source: sources.Source, point: refusals.Row | None) -> None:
         return
     _draws(source, point)
     _controls(source, point)
-    _stability(source, point)
-    _parts(source, point)
+    halves = _lines(source, "mask_stability", point)
+    if not halves.is_empty():
+        names = ("jaccard", "jaccard_full", "expected_layers", "expected_random")
+        between, whole, layers, chance = halves.select(pl.col(names).mean()).row(0)
+        st.text(
+            f"From other pairs: the masks of two halves of the calibration pairs share {between:.1%} of their rows "
+            f"(Jaccard, mean of {halves.height} splits), each shares {whole:.1%} with the mask of all pairs. "
+            f"Random rows at the same depths share {layers:.1%}, random rows anywhere {chance:.1%}."
+        )
+    lines = _lines(source, "refusal_parts", point)
+    if lines.is_empty() or (lines := parts.of_edit(lines))["restored"].null_count():
+        return
+    for kind, column in zip(("projection", "block"), st.columns(2, gap="medium"), strict=True):
+        shown = lines.filter(part=kind)
+        with column:
+            figure = parts.restored(shown, "margin's gain")
+            tools.show(figure, f"refusal-parts-{kind}", finding=parts.finding_of_edit(shown))
 
 
 def _lines(source: sources.Source, stem: str, point: refusals.Row) -> pl.DataFrame:
@@ -146,27 +161,3 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
             f"layer: {refusals.percent(point['gain'])}. It is no test: the edit is the best of its grid, these masks "
             "were not searched."
         )
-
-
-def _stability(source: sources.Source, point: refusals.Row) -> None:
-    lines = _lines(source, "mask_stability", point)
-    if lines.is_empty():
-        return
-    names = ("jaccard", "jaccard_full", "expected_layers", "expected_random")
-    between, whole, layers, chance = lines.select(pl.col(names).mean()).row(0)
-    st.text(
-        f"From other pairs: the masks of two halves of the calibration pairs share {between:.1%} of their rows "
-        f"(Jaccard, mean of {lines.height} splits), each shares {whole:.1%} with the mask of all pairs. "
-        f"Random rows at the same depths share {layers:.1%}, random rows anywhere {chance:.1%}."
-    )
-
-
-def _parts(source: sources.Source, point: refusals.Row) -> None:
-    lines = _lines(source, "refusal_parts", point)
-    if lines.is_empty() or (lines := parts.of_edit(lines))["restored"].null_count():
-        return
-    for kind, column in zip(("projection", "block"), st.columns(2, gap="medium"), strict=True):
-        shown = lines.filter(part=kind)
-        with column:
-            figure = parts.restored(shown, "margin's gain")
-            tools.show(figure, f"refusal-parts-{kind}", finding=parts.finding_of_edit(shown))

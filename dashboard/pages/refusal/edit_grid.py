@@ -66,7 +66,7 @@ def _points_drawn(
         kinds = tuple(refusal_edits.TITLES)
         kind = selection.switch("Prompts", kinds, "prompts", default=kinds[0], title=refusal_edits.TITLES.__getitem__)
     with source.drawer():
-        available = palette.in_order(measured["selector"].unique().to_list())
+        available = palette.in_order(measured["selector"])
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     kept = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))
     kept = kept if domain == ALL else kept.filter(domain=domain)
@@ -110,43 +110,36 @@ def _cells_drawn(
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:
     refusal_cell.specificity(source, refusals.point_of(points, cell))
     if points is not None:
-        _points(source, points)
+        layout.section("Operating points")
+        listed = refusals.point_table(points, source.optional("specificity"))
+        tables.show(listed)
+        layout.footnote(
+            "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was "
+            "chosen on minus those on the held-out pairs.",
+            "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows "
+            "in every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws "
+            "with a grid and a choice of their own (`refusal draws`), – where they were not measured.",
+            "Rescue: no cell kept the limit of harmless prompts refused, so it was relaxed for this one.",
+            "A point at the grid's edge may have a better one beyond it, which was not searched."
+            if refusals.EDGE in listed.numbers.columns
+            else "",
+        )
     if sweep is not None:
-        _language(sweep.filter(domain=cell["domain"]), cell)
-
-
-def _points(source: Source, points: pl.DataFrame) -> None:
-    layout.section("Operating points")
-    table = refusals.point_table(points, source.optional("specificity"))
-    tables.show(table)
-    layout.footnote(
-        "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was chosen "
-        "on minus those on the held-out pairs.",
-        "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows in "
-        "every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with "
-        "a grid and a choice of their own (`refusal draws`), – where they were not measured.",
-        "Rescue: no cell kept the limit of harmless prompts refused, so it was relaxed for this one.",
-        "A point at the grid's edge may have a better one beyond it, which was not searched."
-        if refusals.EDGE in table.numbers.columns
-        else "",
-    )
-
-
-def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
-    masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
-    if cell["selector"] == "random":  # which has no λ
-        lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
-    part = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
-    dense = table.filter(pl.col("k") == 0)["nll"].mean()
-    figure = lines.lines(
-        part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
-        heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
-        hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
-        f"NLL {row['nll']:.4f} nats per token",
-        reference=(float(dense), "unedited") if isinstance(dense, float) else None,
-    )  # fmt: skip
-    below = f"{domain}, λ = {lam:g}; random has no λ"
-    tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
+        table = sweep.filter(domain=cell["domain"])
+        masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
+        if cell["selector"] == "random":  # which has no λ
+            lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
+        part = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
+        dense = table.filter(pl.col("k") == 0)["nll"].mean()
+        figure = lines.lines(
+            part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
+            heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
+            hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
+            f"NLL {row['nll']:.4f} nats per token",
+            reference=(float(dense), "unedited") if isinstance(dense, float) else None,
+        )  # fmt: skip
+        below = f"{domain}, λ = {lam:g}; random has no λ"
+        tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:

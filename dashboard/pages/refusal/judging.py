@@ -297,23 +297,22 @@ def _form() -> None:
         )  # fmt: skip
         if typed:
             with layout.told():
-                _ready(Path(typed).expanduser(), parts(chosen))
+                file, wanted = Path(typed).expanduser(), parts(chosen)
+                replies = _count(file)
+                if not wanted:
+                    raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
+                names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
+                top = results.results_dir() / "judged"
+                free = next(top / name for name in names if not (top / name).exists())
+                request = jobs.judging(file, ",".join(wanted), free)
+                st.code(request.command, language=None, wrap_lines=True)
+                many = f"{replies:,} {'reply' if replies == 1 else 'replies'}"
+                st.caption(f"{many}. A judge that is a model has to be loaded first.")
+                run = (jobs.registry().start, request)
+                st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=run)
     own = [job for job in jobs.registry().all() if job.request.model_at is None]
     if own:
         job_cards.show(own, "judge-", here=menu.here())
-
-
-def _ready(file: Path, judges: list[str]) -> None:
-    """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    replies = _count(file)
-    if not judges:
-        raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
-    names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
-    free = next(path for name in names if not (path := results.results_dir() / "judged" / name).exists())
-    request = jobs.judging(file, ",".join(judges), free)
-    st.code(request.command, language=None, wrap_lines=True)
-    st.caption(f"{replies:,} {'reply' if replies == 1 else 'replies'}. A judge that is a model has to be loaded first.")
-    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
 
 
 @results.while_unchanged(4, lambda file: (file,))

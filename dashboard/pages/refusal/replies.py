@@ -112,7 +112,13 @@ def show(source: Source) -> Drawn:
         both, chosen = _chosen(table, edits)
     which = chosen[-1]
     shown = kept(both, which)
-    st.caption(layout.plain(_counts(both, shown)))
+    before, after, cell = both["refused_before"], both["refused_after"], both.row(0, named=True)
+    edit = f"λ = {cell['lambda']:g}, k = {cell['k']:.4g}. " if both["k"].n_unique() == 1 and cell["k"] else ""
+    st.caption(layout.plain(
+        f"{shown.height:,} of {both.height:,} prompts. {edit}Refused before {int(before.sum()):,}, after "
+        f"{int(after.sum()):,}; {int((~before & after).sum()):,} turned to refusing, "
+        f"{int((before & ~after).sum()):,} to answering."
+    ))  # fmt: skip
     if which == UNFINISHED and both["finished_after"].null_count() == both.height:
         st.info("This table does not tell which replies ended by themselves; measure it again with this version.")
         return Drawn(None)
@@ -122,7 +128,12 @@ def show(source: Source) -> Drawn:
     st.html(_STYLE)
     _, part = selection.page_of(shown, PER_PAGE, "reply_page", (str(source.folder), *chosen))
     for row in part.iter_rows(named=True):
-        _card(row)
+        with st.container(border=True):
+            st.caption(layout.plain(f"{row['domain']}, {row['prompts']}, {KINDS.get(row['kind'], row['kind'])}"))
+            st.text(str(row["prompt"]), width="stretch")
+            for side, title, column in zip(_SIDES, ("Before", "After"), st.columns(2), strict=True):
+                with column:
+                    _side(title, row, side, opinions(row, side))
     return Drawn(None)
 
 
@@ -143,26 +154,6 @@ def _chosen(table: pl.DataFrame, edits: list[str]) -> tuple[pl.DataFrame, tuple[
         both = both.filter(kind=kind)
     which = selection.switch("Show", FILTERS, "reply_filter", default=FILTERS[0])
     return both, (selector, domain, of_set, kind, which)
-
-
-def _counts(both: pl.DataFrame, shown: pl.DataFrame) -> str:
-    before, after = both["refused_before"], both["refused_after"]
-    to_refusing, to_answering = int((~before & after).sum()), int((before & ~after).sum())
-    cell = both.row(0, named=True)
-    edit = f"λ = {cell['lambda']:g}, k = {cell['k']:.4g}. " if both["k"].n_unique() == 1 and cell["k"] else ""
-    return (
-        f"{shown.height:,} of {both.height:,} prompts. {edit}Refused before {int(before.sum()):,}, after "
-        f"{int(after.sum()):,}; {to_refusing:,} turned to refusing, {to_answering:,} to answering."
-    )
-
-
-def _card(row: dict[str, Any]) -> None:
-    with st.container(border=True):
-        st.caption(layout.plain(f"{row['domain']}, {row['prompts']}, {KINDS.get(row['kind'], row['kind'])}"))
-        st.text(str(row["prompt"]), width="stretch")
-        for side, title, column in zip(("before", "after"), ("Before", "After"), st.columns(2), strict=True):
-            with column:
-                _side(title, row, side, opinions(row, side))
 
 
 def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
-from dashboard.charts.rows import Place
+from dashboard.charts.matrix import Place
 from dashboard.chat import answers, measure
 from dashboard.chat.measure import Compared
 from dashboard.pages.rows.scored import Scored

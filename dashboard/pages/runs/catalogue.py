@@ -82,15 +82,15 @@ def run(folder: Path, top: Path) -> Run:
 
 def provenance(found: Run) -> dict[str, Any]:
     """The manifest as it was written. `InputError` where it is broken."""
-    _readable(found)
+    if results.shown(found.folder) != str(found.folder):
+        raise InputError(found.problem)
     return read_manifest(found.folder)
 
 
 def files(found: Run) -> pl.DataFrame:
     """One row per file of the manifest: file, rows (tables), bytes, date, seconds, state."""
-    _readable(found)
     rows = []
-    for name, entry in _entries(read_manifest(found.folder)).items():
+    for name, entry in _entries(provenance(found)).items():
         path = found.folder / name
         size = path.stat().st_size if path.is_file() else None
         about = (str(entry.get("date", "")), entry.get("wall_time_s"), _wrong(path, entry) or "as written")
@@ -133,11 +133,6 @@ def delete(folder: Path, top: Path) -> list[str]:
     if not left:
         real.rmdir()
     return left
-
-
-def _readable(found: Run) -> None:
-    if results.shown(found.folder) != str(found.folder):
-        raise InputError(found.problem)
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -38,7 +38,7 @@ def show(source: sources.Source) -> Drawn:
     """The mean over tasks, one task, or all of them."""
     table = source.table("downstream")
     notes = _notes(source, table)
-    available = palette.in_order(table["selector"].unique().to_list())
+    available = palette.in_order(table["selector"])
     tasks = table["task"].unique(maintain_order=True).to_list()
     with source.bar:
         what = selection.choose("Task", [MEAN, ALL, *tasks], "task", title=task_title)
@@ -54,9 +54,9 @@ def show(source: sources.Source) -> Drawn:
         return Drawn(table, notes=notes)
     if what == ALL:
         for start in range(0, len(tasks), 2):
-            with st.container() if start else source.hero():
-                columns = st.columns(2)
-            for column, task in zip(columns, tasks[start : start + 2], strict=False):
+            for column, task in zip(
+                (st if start else source.hero()).columns(2), tasks[start : start + 2], strict=False
+            ):
                 with column:
                     _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order, hero=not start)
         return Drawn(chosen, notes=notes)

@@ -28,8 +28,7 @@ def _agreement(source: Source) -> Drawn:
         rate, value = _settings(overlaps)
     above_chance = value == ABOVE_CHANCE
     selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
-    with source.hero():
-        left, right = st.columns(2)
+    left, right = source.hero().columns(2)
     with right, layout.told():
         table = source.table("spearman")
         pairs = agreement.correlations(table)
@@ -45,7 +44,7 @@ def _agreement(source: Source) -> Drawn:
 
 
 def _settings(overlaps: pl.DataFrame) -> tuple[float, str]:
-    rate = selection.rate("Rows removed", sorted(set(overlaps["rate"])), "rate", default=0.3, shared="rate")
+    rate = selection.rate(overlaps["rate"], "rate")
     if overlaps["expected_random"].null_count() == overlaps.height:
         st.caption("What random masks would share was not printed.", width="content")
         return rate, JACCARD
@@ -66,7 +65,7 @@ AGREEMENT = Part(
 def _depth(source: Source) -> Drawn:
     """A panel for the blocks, the sublayers or the projections."""
     table = source.table("depth")
-    available = palette.in_order(table["selector"].unique().to_list())
+    available = palette.in_order(table["selector"])
     with source.bar:
         masks = source.table("mask_depth") if source.has("mask_depth") else None
         levels = (BLOCKS, SUBLAYERS, PROJECTIONS) if masks is None else (MASKS, BLOCKS, SUBLAYERS, PROJECTIONS)
@@ -77,17 +76,28 @@ def _depth(source: Source) -> Drawn:
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
     if masks is not None and level == MASKS:
-        with source.hero():
-            _removed(masks.filter(pl.col("selector").is_in(selectors)))
+        shares, rate = removed(masks.filter(pl.col("selector").is_in(selectors)))
+        figure = lines_chart.lines(
+            shares, Axis("block", "block"), Axis("share", "share of the block's rows", "share"), heading=MASKS,
+            hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows "
+            f"({row['share']:.1%})",
+        )  # fmt: skip
+        below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
+        source.show(figure, "mask-depth", finding=findings.uneven(shares, rate), below=below)
         return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
     for start in range(0, len(panels), 2):
         pair = panels[start : start + 2]
-        with st.container() if start else source.hero():
-            columns = st.columns(2) if len(panels) > 1 else st.columns(1)
+        columns = (st if start else source.hero()).columns(2 if len(panels) > 1 else 1)
         for column, (name, frame) in zip(columns, pair, strict=False):
             with column:
-                _profile(frame, name, hero=not start)
+                figure = lines_chart.lines(
+                    frame, Axis("block", "block"), Axis("relative_score", "mean score ÷ its highest"), heading=name,
+                    hover=_hover,
+                )  # fmt: skip
+                told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
+                below = "mean score of a selector's rows, divided by its highest"
+                tools.show(figure, f"depth-{name}", finding=told, below=below, hero=not start)
     return _drawn(table)
 
 
@@ -106,16 +116,6 @@ def removed(masks: pl.DataFrame) -> tuple[pl.DataFrame, float]:
     return sums.with_columns(share=pl.col("removed") / pl.col("rows")), rate
 
 
-def _removed(masks: pl.DataFrame) -> None:
-    shares, rate = removed(masks)
-    figure = lines_chart.lines(
-        shares, Axis("block", "block"), Axis("share", "share of the block's rows", "share"), heading=MASKS,
-        hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows ({row['share']:.1%})",
-    )  # fmt: skip
-    below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
-    tools.show(figure, "mask-depth", finding=findings.uneven(shares, rate), below=below, hero=True)
-
-
 def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
     whole = pl.col("projection").is_null()
     if level == BLOCKS:
@@ -123,15 +123,6 @@ def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
     column = "sublayer" if level == SUBLAYERS else "projection"
     rows = table.filter(whole & pl.col("sublayer").is_not_null() if level == SUBLAYERS else ~whole)
     return [(SUBLAYER_TITLES.get(name, name), part) for (name,), part in rows.group_by(column, maintain_order=True)]
-
-
-def _profile(frame: pl.DataFrame, name: str, *, hero: bool) -> None:
-    figure = lines_chart.lines(
-        frame, Axis("block", "block"), Axis("relative_score", "mean score ÷ its highest"), heading=name, hover=_hover
-    )
-    told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
-    below = "mean score of a selector's rows, divided by its highest"
-    tools.show(figure, f"depth-{name}", finding=told, below=below, hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import streamlit as st
 from plotly.offline import get_plotlyjs
 
 from dashboard.charts import figure_size, palette
-from dashboard.show import kept, selection
+from dashboard.show import selection
 
 _FOLDER = Path(__file__).parent
 _KEY, _SHOWN, _MODEL = "paper-figures", "figures-of-this-run", "model-of-this-page"  # session state
@@ -42,7 +42,7 @@ def some() -> bool:
 
 def about(model: str) -> None:
     """Tells which model this page shows, for captions that do not say so, as those of published values."""
-    st.session_state[_MODEL] = (kept.page(), model)
+    st.session_state[_MODEL] = (selection.page(), model)
 
 
 def wanted() -> bool:
@@ -55,7 +55,7 @@ def offer(lines: Sequence[str]) -> None:
     """One figure of the page with its caption. lines: notes and provenance for the caption."""
     shown: dict[str, tuple[go.Figure, str]] = st.session_state.pop(_SHOWN, {})
     where, model = st.session_state.pop(_MODEL, ("", ""))
-    named = where == kept.page() and model and not any(model in one for one in lines)
+    named = where == selection.page() and model and not any(model in one for one in lines)
     with st.container(horizontal=True):
         name = selection.choose("Figure", list(shown), "paper_figure")
         width_in = selection.switch("Width", WIDTHS_IN, "paper_width", default=WIDTHS_IN[0], title="{:g} in".format)
