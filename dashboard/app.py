@@ -18,7 +18,7 @@ from dashboard.pages.runs import page as runs
 from dashboard.pages.tasks import page as tasks
 from dashboard.pages.where import page as where
 from dashboard.show import layout, menu, stage
-from dashboard.state import compared
+from dashboard.state import offers
 
 # Six destinations, each with the pages that stand above one another's. A page is one folder in `pages/` and one line
 # here: its render function, its title, its path.
@@ -55,7 +55,7 @@ st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size
 menu.show(PAGES, page)
 stage.switch()
 stage.controls(PAGES, page)
-compared.show()
+offers.compare()
 with layout.survived():
     page.run()
 live.first_page_shown.set()

@@ -72,7 +72,7 @@ def main(
             "--public takes the host name that everybody will use, with --address 0.0.0.0 and without --allow-runs; "
             f"got {public!r} on {address}"
         )
-    chosen = _free_port(address) if port is None else _checked_port(port, address)
+    chosen = _port(port, address)
 
     import streamlit as st
     from starlette.middleware import Middleware
@@ -201,14 +201,12 @@ def _stop_on_hangup() -> None:
         signal.signal(hangup, lambda *_: signal.raise_signal(signal.SIGTERM))
 
 
-def _free_port(address: str) -> int:
-    for port in range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED):
-        if _cannot_listen(address, port) is None:
-            return port
-    raise InputError(f"no free port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS_TRIED - 1}; give one with --port")
-
-
-def _checked_port(port: int, address: str) -> int:
+def _port(port: int | None, address: str) -> int:
+    if port is None:
+        tried = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED)
+        if (free := next((port for port in tried if _cannot_listen(address, port) is None), None)) is None:
+            raise InputError(f"no free port from {tried[0]} to {tried[-1]}; give one with --port")
+        return free
     if not 1 <= port <= 65535:
         raise InputError(f"port must be in 1 to 65535, got {port}")
     if _cannot_listen(address, port) is not None:

@@ -126,7 +126,7 @@ import faulthandler, threading, time
 import polars as pl
 from dashboard.charts import formats
 from dashboard.charts.sortable import sortable
-from dashboard.show import grid, tools
+from dashboard.show import tables, tools
 from streamlit import dataframe_util
 faulthandler.dump_traceback_later(12, exit=True)
 frame = pl.DataFrame({"nll": [2.0 + i for i in range(14)], "name": [f"m{i}" for i in range(14)]})
@@ -158,7 +158,7 @@ def ends(work):
 def test_tables_of_pages_wait_for_nothing_that_waits_for_them():
     """Even beside a plug-in that does have polars call Python."""
     assert ends(
-        "grid._styled(table); dataframe_util.convert_anything_to_arrow_bytes(frame); "
+        "tables._styled(table); dataframe_util.convert_anything_to_arrow_bytes(frame); "
         "tools._parquet(frame); frame.write_csv()"
     )
 

@@ -1,7 +1,5 @@
 """Do selectors take the same rows? Overlaps and rank correlations of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, permutations
 from statistics import fmean
@@ -71,7 +69,9 @@ def triangles(
                 values[-1].append(None if value is None or chance is None else value - chance)
             else:
                 values[-1].append(value)
-            hover[-1].append(_pair_text(row, column, name, value, chance))
+            told = f"<b>{palette.title(row)} and {palette.title(column)}</b>, {name}<br>Jaccard {value or 0:.4f}"
+            random = "" if chance is None else f"<br>random masks of the same sizes: {chance:.4f}"
+            hover[-1].append("" if value is None else told + random)
     titles = [palette.title(name) for name in selectors]
     return matrix.matrix(
         values, titles, titles,
@@ -80,15 +80,6 @@ def triangles(
         text=matrix.number, hover=hover, span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
         pale=_pale(selectors),
     )  # fmt: skip
-
-
-def _pair_text(a: str, b: str, where: str, value: float | None, chance: float | None) -> str:
-    if value is None:
-        return ""
-    lines = [f"<b>{palette.title(a)} and {palette.title(b)}</b>, {where}", f"Jaccard {value:.4f}"]
-    if chance is not None:
-        lines.append(f"random masks of the same sizes: {chance:.4f}")
-    return "<br>".join(lines)
 
 
 def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:

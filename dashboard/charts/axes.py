@@ -1,7 +1,5 @@
 """Pieces of axes that many figures share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
@@ -62,13 +60,11 @@ def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) ->
     figure.add_scatter(x=list(ends), y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip", line=line)
 
 
-def level(
-    figure: go.Figure, text: str, *, at: str = "bottom right", size: int | None = None, **place: float | str | None
-) -> None:
+def level(figure: go.Figure, text: str, *, at: str = "bottom right", **place: float | str | None) -> None:
     """A dotted line to compare with, and what it is; place: x or y."""
     add = figure.add_vline if "x" in place else figure.add_hline
-    font = {"color": palette.REFERENCE, "size": size}
-    add(**place, line=palette.DOTTED, annotation={"text": text, "font": font}, annotation_position=at)
+    note = {"text": text, "font": {"color": palette.REFERENCE}}
+    add(**place, line=palette.DOTTED, annotation=note, annotation_position=at)
 
 
 def level_layout(text: str, y: float, size: int) -> dict[str, Any]:
@@ -84,7 +80,11 @@ def level_layout(text: str, y: float, size: int) -> dict[str, Any]:
 def decade_ticks(low: float, high: float) -> list[float]:
     """Heights in log10 to label: whole decades; where few are in sight 1-2-5 steps; within one, round values."""
     if high - low < 0.5:
-        return _round_values(10**low, 10**high)
+        least, most = 10**low, 10**high  # about five round numbers
+        magnitude = 10.0 ** math.floor(math.log10((most - least) / 5))
+        step = next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= (most - least) / 5)
+        counts = range(math.ceil(least / step), math.floor(most / step) + 1)
+        return [math.log10(count * step) for count in counts]
     decades = range(math.floor(low), math.ceil(high) + 1)
     if high - low <= _MANY_DECADES:
         ticks = [decade + math.log10(step) for decade in decades for step in (1, 2, 5)]
@@ -93,11 +93,3 @@ def decade_ticks(low: float, high: float) -> list[float]:
         step = next(nice for nice in (1, 2, 5, 10, 20, 25, 50, 100, 200, 10**9) if nice >= least)
         ticks = [float(decade) for decade in decades if decade % step == 0]
     return [tick for tick in ticks if low <= tick <= high]
-
-
-def _round_values(low: float, high: float) -> list[float]:
-    """log10 of about five round numbers from `low` to `high`."""
-    magnitude = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= (high - low) / 5)
-    first = math.ceil(low / step)
-    return [math.log10(count * step) for count in range(first, math.floor(high / step) + 1)]

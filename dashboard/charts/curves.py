@@ -1,13 +1,20 @@
-"""Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
+"""Curves of perplexity over removed rows, of one model or of several in a grid, their gaps, and which selectors can be
+told apart at one rate. Themes are applied by whoever shows a figure."""
 
+import html
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, cast
 
 import plotly.graph_objects as go
 import polars as pl
+from engine.stats.holm import adjusted
+from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
+from plotly.subplots import make_subplots
 
-from dashboard.charts import axes, figure_size, formats, lines, palette, series
+from dashboard.charts import axes, figure_size, formats, lines, matrix, palette, series
 from dashboard.charts.formats import LN10
 from engine.results.tables import spec
 from engine.stats.limits import BASELINE
@@ -23,6 +30,14 @@ _MODEL = "under way"  # the model of a run that is not done
 _GROWING_PX, _GROWING_BOTTOM = 360, 96  # pixels, of its curves
 _MARGIN = 0.05  # of the axis of rates, at both ends
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
+# Of a grid of models: pixels, letters of the names above one row of panels, and of a line of one of them.
+_PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX, _LINE_PX = 190, 46, 96, 120, 15
+_LETTERS, _LEAST_LETTERS = 120, 14
+LEVEL = 0.05  # of the adjusted p, as the verdicts ask for
+_NUMBERS = ("difference", "stderr", "low", "high", "p_holm")
+_DIFFERENCES = {
+    "selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64), "saturated": pl.Boolean,
+}  # fmt: skip
 DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
@@ -41,7 +56,7 @@ def curves(
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
     stands in order in a zone over it.
     seeds: `series.points` of one seed each of the random ranking: thin lines in the place of their mean."""
-    shift = subtracted(baseline, relative)
+    shift = baseline if relative else 0.0  # what to take from every NLL; None: nothing can be drawn
     rows = drawn.filter(order=order) if shift is not None else drawn.clear()
     alone = [one.filter(order=order) for one in seeds] if shift is not None else []
     if alone:
@@ -61,7 +76,12 @@ def curves(
     for number, one in enumerate(alone):
         thin = curve(one, BASELINE, base)
         traces.append(thin | {"showlegend": number == 0, "opacity": 0.6, "line": {**thin["line"], "width": 1}})
-    traces += _plateaus(rows, base)
+    at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
+    if at_ceiling.height:  # rings around published cells that stand at a numerical ceiling
+        ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
+        named = {"type": "scatter", "mode": "markers", "name": "at numerical ceiling", "hoverinfo": "skip"}
+        y = [(nll - base) / LN10 for nll in at_ceiling["nll"]]
+        traces.append({**named, "x": at_ceiling["rate"].to_list(), "y": y, "marker": ring, "unselected": _STAYS})
     looks = lines.layout(*ORDER_HEADINGS[order], HEIGHT, BOTTOM, top=TOP)
     looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:
@@ -80,27 +100,23 @@ def curves(
     if max(ceilings, default=top) > top:
         text = "at or above the ceiling" if limit is None else DESTROYED
         top = ceiling_band(figure, text, spread=limit is not None)
-    _not_finite(figure, rows, top)
+    for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
+        look = palette.style(row["selector"])
+        figure.add_scatter(
+            x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
+            marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
+            hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
+        )  # fmt: skip
     rates = sorted(set(rows["rate"]))
-    if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:
-        _even_steps(figure, rates)
+    if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:  # on a linear axis small ones lie on each other
+        for trace in figure.data:
+            trace.x = [str(rate) for rate in trace.x]
+        steps = [str(rate) for rate in rates]
+        figure.update_xaxes(
+            type="category", categoryorder="array", categoryarray=steps, tickvals=steps, tickformat=None,
+            ticktext=[formats.rate(rate) for rate in rates], title_text="rows removed, one step per rate",
+        )  # fmt: skip
     return figure
-
-
-def _even_steps(figure: go.Figure, rates: Sequence[float]) -> None:
-    """Gives every rate the same room, in place: on a linear axis small ones lie on each other."""
-    for trace in figure.data:
-        trace.x = [str(rate) for rate in trace.x]
-    steps = [str(rate) for rate in rates]
-    figure.update_xaxes(
-        type="category", categoryorder="array", categoryarray=steps, tickvals=steps, tickformat=None,
-        ticktext=[formats.rate(rate) for rate in rates], title_text="rows removed, one step per rate",
-    )  # fmt: skip
-
-
-def subtracted(baseline: float | None, relative: bool) -> float | None:
-    """What to take from every NLL of a curve; None where nothing can be drawn, since `baseline` is not known."""
-    return baseline if relative else 0.0
 
 
 def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
@@ -141,27 +157,6 @@ def _hover(row: dict[str, Any]) -> str:
     if row["plateau"]:
         said.append("at the table's numerical ceiling")
     return "<br>".join(said)
-
-
-def _plateaus(rows: pl.DataFrame, base: float) -> list[dict[str, Any]]:
-    """Rings around published cells that stand at a numerical ceiling."""
-    at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
-    if at_ceiling.is_empty():
-        return []
-    ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
-    named = {"type": "scatter", "mode": "markers", "name": "at numerical ceiling", "hoverinfo": "skip"}
-    y = [(nll - base) / LN10 for nll in at_ceiling["nll"]]
-    return [{**named, "x": at_ceiling["rate"].to_list(), "y": y, "marker": ring, "unselected": _STAYS}]
-
-
-def _not_finite(figure: go.Figure, rows: pl.DataFrame, top: float) -> None:
-    for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
-        look = palette.style(row["selector"])
-        figure.add_scatter(
-            x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
-            marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
-            hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
-        )  # fmt: skip
 
 
 def perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
@@ -207,7 +202,7 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
     """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
     Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`."""
     figure = go.Figure()
-    for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
+    for selector in palette.in_order(gap_rows["selector"]):
         rows = gap_rows.filter(pl.col("selector") == selector)
         hover = [
             f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
@@ -254,3 +249,130 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
             height=_GROWING_PX, margin_b=_GROWING_BOTTOM, legend={"yref": "container", "y": 0, "yanchor": "bottom"}
         )
     return drawn
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One model: its name, its points (`series.points`), the NLL of the unmasked model (nats). order: where it is not
+    the figure's."""
+
+    name: str
+    points: pl.DataFrame
+    baseline: float | None
+    order: str = ""
+
+
+def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
+    """One panel per model under one order ("": each panel's own); the legend stands once.
+    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are not
+    finite, are not drawn. relative: as in `curves`; a panel whose unmasked model is not known is empty then."""
+    rows = math.ceil(len(panels) / columns)
+    names = [wrap(panel.name, max(_LEAST_LETTERS, _LETTERS // columns)) or [""] for panel in panels]
+    more = _LINE_PX * (max(map(len, names)) - 1)  # for names in several lines
+    between = _BETWEEN_PX + more
+    plots = rows * _PANEL_PX + (rows - 1) * between
+    figure = make_subplots(
+        rows=rows, cols=columns, shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.04,
+        vertical_spacing=between / plots if rows > 1 else 0,
+        subplot_titles=["<br>".join(map(html.escape, of_panel)) for of_panel in names],
+    )  # fmt: skip
+    heights: list[float] = []
+    named: set[str] = set()
+    for place, panel in enumerate(panels):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        shift = panel.baseline if relative else 0.0
+        if shift is None:
+            continue
+        part = panel.points.filter(order=panel.order or order)
+        for selector in palette.in_order(part["selector"]):
+            own = part.filter(selector=selector)
+            trace = curve(own, selector, shift) | {"showlegend": selector not in named}
+            named.add(selector)  # in the legend only the first time; a click there hides it in every panel
+            figure.add_trace(trace, **at)
+            below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
+            heights += [(nll - shift) / LN10 for nll in below]
+        if panel.baseline is not None:
+            heights.append((panel.baseline - shift) / LN10)
+            figure.add_hline(y=heights[-1], line=palette.DOTTED, **at)
+    scale = perplexity_scale(heights, relative)
+    figure.update_yaxes(scale | {"title": None})
+    figure.update_yaxes(title=scale["title"], col=1)
+    figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
+    for note in figure.layout.annotations:
+        note.font.size = figure_size.NOTE_PX + 1
+    first, second = ORDER_HEADINGS.get(order, ("", ""))
+    lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
+    return figure.update_layout(title_yref="container", legend_y=-36 / plots)
+
+
+def over_seeds(
+    differences: pl.DataFrame, kind: str, rate: float, draw_sweep: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """The table `differences` at one rate, seeds averaged (`mean_of_lines`).
+    kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
+    Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
+    two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the
+    model. draw_sweep: the calibration text's part."""
+    part = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
+    found, destroyed = {}, set()
+    for key, own in part.group_by("selector_a", "selector_b", maintain_order=True):
+        a, b = cast("tuple[str, str]", key)
+        orders = ("morf", "lerf") if kind == "gap" else ("lerf", "lerf")
+        draws = between_draws(draw_sweep, rate, (a, orders[0]), (b, orders[1]))
+        seeds = ["seed_a"] if kind == "gap" else ["seed_a", "seed_b"]
+        found[a, b] = mean_of_lines(own, "difference", seeds, draws)
+        if all_saturated(own):
+            destroyed.add((a, b))
+    p_values = {pair: one.p_differs for pair, one in found.items() if pair not in destroyed}
+    p_holm = adjusted({pair: p for pair, p in p_values.items() if p is not None})
+    rows = [
+        (*pair, one.value, one.stderr, one.low, one.high, p_holm.get(pair), pair in destroyed)
+        for pair, one in found.items()
+    ]
+    return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+
+
+def apart(row: dict[str, Any]) -> bool:
+    """Is this difference told apart from none?"""
+    return row["p_holm"] is not None and row["p_holm"] <= LEVEL
+
+
+def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
+    """A cell per pair of selectors: NLL of its row's mask minus its column's; in brackets what is not told apart."""
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in found.iter_rows(named=True):
+        a, b = row["selector_a"], row["selector_b"]
+        back = {"difference": -row["difference"]}
+        back |= {"low": None, "high": None} if row["low"] is None else {"low": -row["high"], "high": -row["low"]}
+        cells[a, b], cells[b, a] = row, row | back
+    selectors = palette.in_order([*found["selector_a"], *found["selector_b"]])
+    values = [[cells.get((a, b), {}).get("difference") for b in selectors] for a in selectors]
+    hover = [[_pair_hover(a, b, cells.get((a, b))) for b in selectors] for a in selectors]
+    titles = [html.escape(palette.title(name)) for name in selectors]
+    figure = matrix.matrix(
+        values, titles, titles, heading=f"NLL of the row's LeRF mask minus the column's at {formats.rate(rate)}",
+        below="nats per token, below zero: the row's does less harm; in brackets: not told apart; colours by rank",
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
+        colour=matrix.signed_places([value for line in values for value in line]),
+    )  # fmt: skip
+    for note in figure.layout.annotations:
+        if not apart(cells[selectors[int(note.y)], selectors[int(note.x)]]):
+            note.text = f"({note.text})"
+    return figure
+
+
+def difference_table(found: pl.DataFrame) -> pl.DataFrame:
+    return found.select(
+        *(formats.texts(found[name], palette.title).alias(name) for name in ("selector_a", "selector_b")),
+        pl.col(*_NUMBERS).round(4),
+    )
+
+
+def _pair_hover(a: str, b: str, row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    error = "no error is known"
+    if row["low"] is not None:
+        p = "both destroyed" if row["p_holm"] is None else f"p {row['p_holm']:.2g} after Holm"
+        error = f"{row['low']:+.4f} to {row['high']:+.4f}, {p}"
+    return html.escape(f"{palette.title(a)} − {palette.title(b)}: {row['difference']:+.4f} nats per token ({error})")

@@ -11,6 +11,16 @@ import polars as pl
 LN10 = math.log(10)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
+TASK_TITLES = {
+    "arc_easy": "ARC-Easy",
+    "arc_challenge": "ARC-Challenge",
+    "hellaswag": "HellaSwag",
+    "winogrande": "WinoGrande",
+    "piqa": "PIQA",
+    "boolq": "BoolQ",
+    "lambada_openai": "LAMBADA (OpenAI)",
+    "openbookqa": "OpenBookQA",
+}
 
 
 def shown(text: object) -> str:
@@ -81,6 +91,10 @@ def model_title(model: str) -> str:
     if re.match(r"[A-Za-z]:[\\/]|\\\\", model):
         return PureWindowsPath(model).name or model
     return (PurePosixPath(model).name or model) if re.match(r"[/~.]", model) else model
+
+
+def task_title(task: str) -> str:
+    return TASK_TITLES.get(task, task.replace("_", " "))
 
 
 def seconds(elapsed_s: float) -> str:

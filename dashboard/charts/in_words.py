@@ -1,13 +1,20 @@
-"""A figure in words, for who cannot see it, read off the figure itself."""
+"""The texts of a figure: of what plotly reads as markup only what our own titles are made of; and the figure in words,
+read off itself, for who cannot see it."""
 
 import html
 import re
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 MOST_MARKS = 24  # of a figure with more of them the names stand alone
 _PLACEHOLDER = re.compile(r"%\{(\w+)(?:\[(\d+)\])?(?::([^}]*))?\}")
+# Plotly draws some HTML wherever a text stands, links among it. Ours has these, and the size that `figure_size` gives.
+_FOREIGN = re.compile(
+    r'<(?=[a-z/])(?!/?(?:b|br|sub|sup|extra)>|span style="font-size:[0-9.]+px;font-weight:normal">|/span>)',
+    re.IGNORECASE,
+)
 
 
 def headings(figure: go.Figure) -> tuple[str, str]:
@@ -44,3 +51,27 @@ def _hover(trace: Any, place: int) -> str:
 
 def _plain(text: str) -> str:
     return html.unescape(" ".join(re.sub("<[^>]+>", "", text.replace("<br>", " ")).split()))
+
+
+def as_text(figure: go.Figure) -> go.Figure:
+    """The figure, or a copy in which every other tag is written out; values and numbers stay as they are."""
+    found: dict[str, Any] = figure.to_dict()
+    plain = _made_plain(found)
+    return figure if plain is found else go.Figure(plain)
+
+
+def _made_plain(value: Any) -> Any:
+    """A value with its texts made plain; the same object where there is nothing to do."""
+    if isinstance(value, str):
+        return _FOREIGN.sub("&lt;", value) if _FOREIGN.search(value) else value
+    if isinstance(value, dict):
+        made = {name: _made_plain(one) for name, one in value.items()}
+        return made if any(made[name] is not one for name, one in value.items()) else value
+    if isinstance(value, (list, tuple)):
+        items = [_made_plain(one) for one in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        items = value.tolist()
+        plain = _made_plain(items)
+        return value if plain is items else plain
+    return value

@@ -23,6 +23,7 @@ MEASURES = tuple(TITLES)
 _LOOKS = (("#7A88E7", "circle"), ("#DD7A02", "square"), ("#08A95B", "diamond"), ("#B70D9B", "triangle-up"))
 _PEOPLE = (palette.REFERENCE, "x")
 _SOURCE_PX, _GAP_PX, _BOTTOM_PX = 40, 52, 80
+Row = dict[str, Any]
 _LABEL = 24  # characters of a source's name beside the axis; the whole name is in the hover
 
 
@@ -59,7 +60,7 @@ def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure
     return figure.update_layout(margin={"t": top}, legend={"y": -40 / plot})
 
 
-def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:
+def _marks(rows: list[Row], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:
     colour, symbol = looks
     name = html.escape(side)
     return go.Scatter(
@@ -82,3 +83,52 @@ def _short(source: str) -> str:
     if source == ALL:
         return "<b>all</b>"
     return html.escape(source if len(source) <= _LABEL else f"{source[: _LABEL - 1]}…")
+
+
+def finding(frame: pl.DataFrame) -> str:
+    """What `rates` draws, in one sentence; "" where it draws nothing.
+
+    frame: columns source, judge, measure, value, low, high. Where replies have human labels: whose F1 over all of them
+    is highest. Else, of several judges: who calls most replies refusals; of one: of which source. Where the intervals
+    of the highest and the lowest overlap, the sentence says that instead."""
+    frame = frame.drop_nulls("value")
+    labelled = frame.filter(pl.col("measure") == F1, pl.col("source") == ALL)
+    refused = frame.filter(pl.col("measure") == REFUSED)
+    together, apart = refused.filter(pl.col("source") == ALL), refused.filter(pl.col("source") != ALL)
+    if labelled.height:
+        least, most = _ends(labelled)
+        if labelled.height > 1 and _overlap(least, most):
+            return f"{labelled.height} judges are about as near to people: F1 {_span(least, most, '.2f')}"
+        first = f"The judge {most['judge']} is nearest to people, F1 {most['value']:.2f}"
+        return first if labelled.height == 1 else f"{first}; {_named(least, '.2f')}, furthest"
+    if together.height > 1:
+        least, most = _ends(together)
+        if _overlap(least, most):
+            return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.1%')}"
+        return f"Most replies are refusals to {_named(most, '.1%')}; fewest to {_named(least, '.1%')}"
+    if apart.is_empty():
+        said = together.select("judge", "value").iter_rows()
+        return "".join(f"The judge {judge} calls {value:.1%} of the replies refusals" for judge, value in said)
+    least, most = _ends(apart)
+    if apart.height > 1 and _overlap(least, most):
+        return f"The judge {most['judge']} calls about as much of every source refusals: {_span(least, most, '.1%')}"
+    first = f"The judge {most['judge']} calls {most['value']:.1%} of “{most['source']}” refusals"
+    fewest = f"the most of all sources, and {least['value']:.1%} of “{least['source']}”, the fewest"
+    return first if apart.height == 1 else f"{first}, {fewest}"
+
+
+def _ends(rows: pl.DataFrame) -> tuple[Row, Row]:
+    ordered = rows.sort("value", maintain_order=True)
+    return ordered.row(0, named=True), ordered.row(-1, named=True)
+
+
+def _overlap(least: Row, most: Row) -> bool:
+    return bool(least["high"] >= most["low"])
+
+
+def _span(least: Row, most: Row, form: str) -> str:
+    return f"{least['value']:{form}} to {most['value']:{form}}, and their intervals overlap"
+
+
+def _named(row: Row, form: str) -> str:
+    return f"{row['judge']}, {row['value']:{form}}"

@@ -109,7 +109,7 @@ def curves(
 def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
     """Stability (Spearman) to the right, validity (log gap) upwards, one mark per selector. `stability_and_gap`."""
     figure = go.Figure()
-    for selector in palette.in_order(both["selector"].to_list()):
+    for selector in palette.in_order(both["selector"]):
         look = palette.style(selector)
         row: dict[str, Any] = both.filter(pl.col("selector") == selector).row(0, named=True)
         figure.add_scatter(

@@ -1,7 +1,5 @@
 """Figures of lines: every line's name stands at its end instead of in a legend."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -129,7 +127,8 @@ def _y_range(figure: go.Figure) -> tuple[float, float]:
     axis = figure.layout.yaxis
     if axis.range is None:
         heights = [height for trace in figure.data for height in _with_errors(trace)]
-        heights += [height for shape in figure.layout.shapes if shape.yref in (None, "y") for height in _ends_of(shape)]
+        shapes = (shape for shape in figure.layout.shapes if shape.yref in (None, "y"))
+        heights += [y for shape in shapes for y in (shape.y0, shape.y1) if _drawn(y)]
         axis.range = _padded([*heights, *([0.0] if axis.rangemode == "tozero" else [])])
     low, high = axis.range
     return float(low), float(high)
@@ -141,10 +140,6 @@ def _with_errors(trace: Any) -> list[float]:
     errors += [0.0] * (len(heights) - len(errors))
     both = [(y, error if _drawn(error) else 0.0) for y, error in zip(heights, errors, strict=False) if _drawn(y)]
     return [y + sign * error for y, error in both for sign in (-1, 1)]
-
-
-def _ends_of(shape: Any) -> list[float]:
-    return [y for y in (shape.y0, shape.y1) if _drawn(y)]
 
 
 def _padded(found: Sequence[float]) -> list[float]:

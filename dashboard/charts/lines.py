@@ -1,7 +1,5 @@
 """One line per selector over rates, blocks or calibration sizes: the figure that several pages share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,22 +35,14 @@ class Axis:
 
 
 def lines(
-    frame: pl.DataFrame,
-    x: Axis,
-    y: Axis,
-    *,
-    heading: str,
-    below: str = "",
-    error: str | None = None,
-    hover: Callable[[Row], str],
-    reference: tuple[float, str] | None = None,
-    height: int = HEIGHT,
-) -> go.Figure:
+    frame: pl.DataFrame, x: Axis, y: Axis, *, heading: str, below: str = "", error: str | None = None,
+    hover: Callable[[Row], str], reference: tuple[float, str] | None = None,
+) -> go.Figure:  # fmt: skip
     """Lines in every selector's own colour, dash and symbol. Values that are null or not finite leave a gap.
     frame: column `selector`, those of the axes, `error` (in the unit of y, drawn as bars). below: under the heading.
     hover: text of one row. reference: height and name of a dotted line."""
     figure, heights = go.Figure(), []
-    for selector in palette.in_order(frame["selector"].unique().to_list()):
+    for selector in palette.in_order(frame["selector"]):
         look = palette.style(selector)
         rows = list(frame.filter(pl.col("selector") == selector).sort(x.column).iter_rows(named=True))
         placed = [y.place(row[y.column]) for row in rows]
@@ -75,7 +65,7 @@ def lines(
     figure.update_yaxes(**_looks(y, heights))
     if y.kind == "share" and heights and max(heights) == min(heights):
         figure.update_yaxes(range=[heights[0] - 0.1, heights[0] + 0.1])  # a flat line, or plotly's axis is 200% high
-    return finished(figure, heading, below, height)
+    return finished(figure, heading, below)
 
 
 def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:

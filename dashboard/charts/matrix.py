@@ -1,12 +1,12 @@
 """Tables of numbers as coloured cells with the number in each: pairs of selectors, blocks by projections."""
 
-from __future__ import annotations
-
+import html
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 
 import plotly.graph_objects as go
+import polars as pl
 from plotly.colors import sample_colorscale
 
 from dashboard.charts import axes, figure_size, palette
@@ -15,24 +15,19 @@ SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people wh
 _ROW_PX = 34
 _BROKEN_UP_TO = 7  # columns: more of them are turned on half a page, where two lines run into the next label
 Cell = float | None
+REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
+NUMBERED = 16  # blocks: of more, numbers stand in the hover only, and the colours show the pattern
+OUTLINE = "#E52EC1"  # of a cell: on none of the scale's colours, on white and on dark
+Place = tuple[int, str]  # block, projection
 
 
 def matrix(
-    values: Sequence[Sequence[Cell]],
-    columns: Sequence[str],
-    rows: Sequence[str],
-    *,
-    heading: str,
-    below: str = "",
-    text: Callable[[float], str],
-    hover: Sequence[Sequence[str]],
-    span: tuple[float, float],
-    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float,
-    diverging: bool = False,
-    clickable: bool = False,
-    corner: tuple[str, str] = ("", ""),
+    values: Sequence[Sequence[Cell]], columns: Sequence[str], rows: Sequence[str], *, heading: str, below: str = "",
+    text: Callable[[float], str], hover: Sequence[Sequence[str]], span: tuple[float, float],
+    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float, diverging: bool = False,
+    clickable: bool = False, corner: tuple[str, str] = ("", ""),
     pale: Container[tuple[int, int]] = (),
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
@@ -40,12 +35,10 @@ def matrix(
     corner: titles of the column and the row axis. pale: cells [row, column] that have a number and no colour.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text]."""
-    shown = [[_drawn(value) for value in line] for line in values]
-
+    shown = [[axes.finite(value) for value in line] for line in values]
     low, high = span
     if low == high:
         low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
-
     shades = [colour] * len(rows) if callable(colour) else list(colour)
     figure = go.Figure().add_heatmap(
         z=[
@@ -81,16 +74,9 @@ def matrix(
     lines = max((name.count("<br>") + 1 for name in labels), default=1)
     bottom = 24 + 20 * lines
     figure.update_xaxes(
-        **axes.titled(
-            corner[0],
-            tickvals=list(range(count)),
-            ticktext=labels,
-            autotickangles=[0, -45],  # turned only where the browser finds no room
-            automargin=True,
-            range=[-0.5, count - 0.5],
-            showgrid=False,
-        )
-    )
+        **axes.titled(corner[0], tickvals=list(range(count)), ticktext=labels, automargin=True, showgrid=False),
+        autotickangles=[0, -45], range=[-0.5, count - 0.5],  # turned only where the browser finds no room
+    )  # fmt: skip
     figure.update_yaxes(**axes.places(rows), showgrid=False, title={"text": corner[1]})
     title = f"{heading}<br><sub>{below}</sub>" if below else heading
     height = 70 + bottom + _ROW_PX * max(len(rows), 4)
@@ -103,7 +89,7 @@ def matrix(
 
 def places(values: Sequence[Cell]) -> Callable[[float], float]:
     """value -> its place among these from 0 to 1, equal ones in the middle of theirs: no extreme moves the rest."""
-    ordered = sorted(value for value in map(_drawn, values) if value is not None)
+    ordered = sorted(value for value in map(axes.finite, values) if value is not None)
     last = max(len(ordered) - 1, 1)
     return lambda value: (bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 / last
 
@@ -129,17 +115,56 @@ def number(value: float) -> str:
     return "0.00" if shown == "-0.00" else shown.replace("-", "−")
 
 
+def cells(
+    frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str,
+    outlined: Collection[Place] = (),
+) -> go.Figure:  # fmt: skip
+    """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
+    frame: columns block, projection, rows, value, ...
+    kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
+    are places among all cells: real models have single cells far above the rest. outlined: cells with a frame."""
+    by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
+    table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
+    values = [[None if row is None else row["value"] for row in line] for line in table]
+    present = [row["value"] for row in by_cell.values()]
+    colours = {"score": places, "difference": signed_places}
+    text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
+    figure = matrix(
+        values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
+        text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
+        diverging=kind == "difference", span=(-1.0 if kind == "difference" else 0.0, 1.0),
+        colour=colours[kind](present) if kind in colours else float,
+        hover=[["" if row is None else _said(row, kind) for row in line] for line in table], clickable=True,
+    )  # fmt: skip
+    frames = [
+        {
+            "type": "rect", "x0": column - 0.47, "x1": column + 0.47, "y0": line - 0.46, "y1": line + 0.46,
+            "line": {"color": OUTLINE, "width": 3},
+        }
+        for line, block in enumerate(blocks) for column, name in enumerate(projections) if (block, name) in outlined
+    ]  # fmt: skip
+    figure.update_layout(hoverdistance=REACH_PX, shapes=frames)
+    return figure
+
+
+def _said(row: dict[str, float], kind: str) -> str:
+    said = {
+        "score": lambda: f"mean score {row['value']:.6g}",
+        "share": lambda: f"{row['removed']:,} of {row['rows']:,} rows in the mask ({row['value']:.2%})",
+        "difference": lambda: (
+            f"mean difference {row['value']:+.2f} percentile points<br>mean absolute difference {row['apart']:.2f}"
+        ),
+    }[kind]()
+    return f"<b>block {row['block']}, {html.escape(str(row['projection']))}</b><br>{row['rows']:,} rows<br>{said}"
+
+
 def _readable(shares: Sequence[float], diverging: bool) -> list[str]:
     """Black or white, whichever has the higher contrast (WCAG 2) at each of these shares of the colour scale."""
     inside = [min(max(share, 0.0), 1.0) for share in shares]
     found = sample_colorscale(DIVERGING if diverging else SEQUENTIAL, inside, colortype="tuple") if inside else []
-    return ["#000000" if (_luminance(colour) + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF" for colour in found]
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _drawn(value: Cell) -> Cell:
-    return value if value is not None and math.isfinite(value) else None
+    chosen = []
+    for colour in found:
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        chosen.append("#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF")
+    return chosen

@@ -66,23 +66,18 @@ def learn_titles(titles: object) -> None:
 
 
 def style(selector: str) -> Style:
-    """The look of a selector. A plug-in's comes from its name, so that it is the same on every page."""
+    """The look of a selector. A plug-in's comes from its name, so that it is the same on every page; its title has the
+    id where another selector is called the same, and is the id where no run told one."""
     if selector in STYLES:
         return STYLES[selector]
-    digest = sha256(selector.encode()).digest()
+    digest, name = sha256(selector.encode()).digest(), _TITLES.get(selector, selector)
+    others = {look.title for look in STYLES.values()} | {one for other, one in _TITLES.items() if other != selector}
     return Style(
-        _plug_in_title(selector),
+        f"{name} ({selector})" if name in others else name,
         _MORE_COLOURS[digest[0] % len(_MORE_COLOURS)],
         _MORE_DASHES[digest[1] % len(_MORE_DASHES)],
         _MORE_SYMBOLS[digest[2] % len(_MORE_SYMBOLS)],
     )
-
-
-def _plug_in_title(selector: str) -> str:
-    """Its title, with the id where another selector is called the same; the id alone where no run told a title."""
-    name = _TITLES.get(selector, selector)
-    others = {look.title for look in STYLES.values()} | {one for other, one in _TITLES.items() if other != selector}
-    return f"{name} ({selector})" if name in others else name
 
 
 def capital(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Operating points: refused before and after every edit, and under random rows, a panel per domain."""
+"""Edits: refused before and after every operating point, and under random rows, a panel per domain; and all edits of
+one selector and domain, risk prompts refused against perplexity."""
 
 import html
 import math
@@ -7,7 +8,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard.charts import axes, dots, lines, palette
+from dashboard.charts import axes, dots, figure_size, formats, lines, palette
+from dashboard.charts.formats import LN10
 from dashboard.charts.refusal_values import Row, cell_id, percent, strength, strongest_first
 
 COLUMNS = 3
@@ -16,6 +18,9 @@ _CHOSEN_PX = 19  # of the ring
 _FEW = 0.4  # an axis ends there where all is below it
 _BELOW = 0.27  # of a line: random rows stand there, or they would lie on the unedited model
 TITLES = {"malign": "Risk prompts", "benign": "Harmless prompts"}
+_MARK_PX, _RING_PX = 10, 18
+_UNEDITED = "<b>unedited model</b>"
+_HEIGHT, _BELOW_PX = 480, 100  # of the trade-off; below the plot: axis title, legend
 
 
 def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
@@ -65,18 +70,14 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     for number in range(max(0, len(domains) - columns), len(domains)):
         figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
     top = lines.TOP + _TOP_PX
-    price = _price(points, order[0]) if kind == "malign" and order else ""
-    below = f"{price}bars: 95% intervals; large mark: the edit below"
+    below = "bars: 95% intervals; large mark: the edit below"
+    if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
+        own = points.filter(selector=order[0])
+        ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
+        told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
+        if len(told) == 2:
+            below = f"harmless prompts: {told[0]} before, {told[1]} after {palette.title(order[0])}'s; {below}"
     return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
-
-
-def _price(points: pl.DataFrame, selector: str) -> str:
-    """What the edits of a selector cost: harmless prompts refused before and after, in the mean of its domains."""
-    own = points.filter(selector=selector)
-    ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
-    told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
-    title = palette.title(selector)
-    return f"harmless prompts: {told[0]} before, {told[1]} after {title}'s; " if len(told) == 2 else ""
 
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
@@ -134,3 +135,84 @@ def _hover(row: Row, kind: str) -> str:
         told.append("rescued under a relaxed limit of harmless prompts")
     title = f"<b>{html.escape(palette.title(row['selector']))}, {html.escape(row['domain'])}</b>, {strength(row)}"
     return "<br>".join([title, f"{TITLES[kind].lower()} refused:", *told])
+
+
+def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_limit: float, heading: str) -> go.Figure:
+    """Risk prompts refused against perplexity, in the selector's colour: filled where few harmless prompts are refused.
+    cells: rows of `refusal_values.cells` with rates, of one selector and domain; unedited: the model's own. The line
+    joins the frontier: no filled mark to the left of it is as high. The operating point and the `chosen` cell have a
+    ring and Wilson's intervals. customdata of every edit: [cell id, hover text]."""
+    figure = go.Figure()
+    cells, unedited = _placed(cells), _placed(unedited)
+    look = palette.style(cells["selector"][0])
+    best = frontier(cells)
+    figure.add_scatter(
+        x=best["log10_perplexity"].to_list(), y=best["malign"].to_list(), mode="lines", hoverinfo="skip",
+        line={"color": look.colour, "width": 2, "shape": "hv"}, name="best at this perplexity or less",
+    )  # fmt: skip
+    for feasible, name in ((True, f"at most {benign_limit:.0%} of harmless prompts refused"), (False, "not feasible")):
+        rows = list(cells.filter(feasible=feasible).iter_rows(named=True))
+        if not rows:
+            continue
+        rings = [row["point"] or row["id"] == chosen for row in rows]
+        figure.add_scatter(
+            x=[row["log10_perplexity"] for row in rows], y=[row["malign"] for row in rows], mode="markers+text",
+            name=name, customdata=[[row["id"], _cell_hover(row)] for row in rows],
+            text=["rescue" if row["rescue"] else "operating point" if row["point"] else "" for row in rows],
+            textposition="top center", textfont={"size": figure_size.NOTE_PX}, cliponaxis=False,
+            marker={
+                "symbol": look.symbol if feasible else f"{look.symbol}-open", "color": look.colour,
+                "size": [_RING_PX if ring else _MARK_PX for ring in rings],
+                "line": {"width": [3 if ring else 1.5 for ring in rings], "color": palette.REFERENCE if feasible else
+                         look.colour},
+            },
+            selected={"marker": {"opacity": 1.0}}, unselected={"marker": {"opacity": 1.0}},
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )  # fmt: skip
+    ringed = list(cells.filter((pl.col("id") == chosen) | pl.col("point")).iter_rows(named=True))
+    bars = [(row["malign"], row["malign_low"], row["malign_high"]) for row in ringed]
+    figure.add_scatter(
+        x=[row["log10_perplexity"] for row in ringed], y=[bar[0] for bar in bars], mode="markers", showlegend=False,
+        hoverinfo="skip", marker={"size": 1, "color": palette.REFERENCE},
+        error_y=axes.intervals(bars, width=3, colour=palette.REFERENCE),
+    )  # fmt: skip
+    before = list(unedited.unique(["malign", "nll"], maintain_order=True).iter_rows(named=True))
+    if before:
+        figure.add_scatter(
+            x=[row["log10_perplexity"] for row in before], y=[row["malign"] for row in before], mode="markers",
+            name="unedited model",
+            marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
+            customdata=[_cell_hover(row) for row in before], hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
+    places = [*cells["log10_perplexity"].drop_nulls(), *unedited["log10_perplexity"].drop_nulls()]
+    figure.update_xaxes(**axes.titled("perplexity", **lines.perplexity_scale(places, share=0.1, least=0.003)))
+    figure.update_yaxes(**axes.titled("risk prompts refused", tickformat=".0%", range=[-0.03, 1.08]))
+    return lines.finished(figure, heading, "up is stronger, left keeps the language", _HEIGHT, _BELOW_PX)
+
+
+def frontier(cells: pl.DataFrame) -> pl.DataFrame:
+    """The feasible cells that no cheaper one equals: by perplexity, with more and more risk prompts refused."""
+    known = cells.filter(pl.col("feasible"), pl.col("malign").is_not_null(), pl.col("nll").is_not_null())
+    known = known.sort(["nll", "malign"], descending=[False, True])
+    return known.filter(pl.col("malign") > pl.col("malign").cum_max().shift(1).fill_null(-1.0))
+
+
+def _placed(cells: pl.DataFrame) -> pl.DataFrame:
+    """With the logarithm that marks are placed by; null where there is none."""
+    nll = pl.col("nll").cast(pl.Float64)
+    return cells.with_columns(log10_perplexity=pl.when(nll.is_finite()).then(nll / LN10))
+
+
+def _cell_hover(row: Row) -> str:
+    told = [
+        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}" if row["k"] else _UNEDITED,
+        f"risk prompts refused {percent(row['malign'], row['malign_low'], row['malign_high'])}",
+        f"harmless ones {percent(row['benign'], row['benign_low'], row['benign_high'])}",
+        f"perplexity {formats.perplexity(row['nll'])}",
+    ]
+    if row["rows_removed"]:
+        told.append(f"{row['rows_removed']:,} rows removed")
+    if row["point"]:
+        rescued = ", rescued under a relaxed limit of harmless prompts" if row["rescue"] else ""
+        told.append(f"operating point{rescued}")
+    return "<br>".join(told)

@@ -1,4 +1,5 @@
-"""Refusal rates with their intervals: before and after, real and random masks, masks of one and of two domains."""
+"""Refusal rates with their intervals: before and after, real and random masks, masks of one and of two domains, and row
+masks beside system prompts and steering vectors."""
 
 import html
 from collections.abc import Sequence
@@ -7,12 +8,24 @@ from itertools import cycle
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, dots, palette
+from dashboard.charts import axes, dots, formats, palette
 from dashboard.charts.refusal_values import RateChange, Row, percent
 
 CONTROL_TITLES = {"layer_matched": "Random, same layers", "global_random": "Random, anywhere"}
 _CONTROL_SYMBOL, _CONTROL_COLOUR = "x", "#C61620"
 _DOMAIN_LOOKS = (("#7A88E7", "circle"), ("#DD7A02", "square"), ("#08A95B", "diamond"), ("#B70D9B", "triangle-up"))
+METHODS = {
+    "row_mask": "Row mask",
+    "system_prompt": "System prompt",
+    "activation_addition": "Vector added",
+    "conditional_addition": "Vector if condition",
+}
+_VECTORS = {"difference": "risk − base prompts", "openings": "refusing − complying", "wording": ""}
+_SIDES = (
+    ("malign", "risk prompts", palette.AFTER, "diamond", -0.14),
+    ("benign", "harmless prompts", "#DD7A02", "square-open", 0.14),
+)
+NONE = "none within the limits"
 
 
 def changes(sets: Sequence[RateChange]) -> go.Figure:
@@ -130,3 +143,46 @@ def told(line: Row) -> str:
         f"{place}, p = {line['p']:.3f}, {line['p_holm']:.3f} by Holm over {line['tests']} edits: {reading} Above a "
         f"further draw by {excess} (95% prediction interval).{few}"
     )
+
+
+def final(table: pl.DataFrame, domain: str) -> pl.DataFrame:
+    """One row per way: its chosen setting on the final prompts, or that it has none."""
+    part = table.filter(domain=domain)
+    prompts = "heldout" if (part["prompts"] == "heldout").any() else "calibration"
+    return part.filter(pl.col("prompts") == prompts, pl.col("chosen") | pl.col("setting").is_null())
+
+
+def way_title(row: Row) -> str:
+    """`Row mask, LRP`; `Vector added, risk − base prompts`."""
+    method = METHODS.get(row["method"], str(row["method"]))
+    vector = palette.title(row["vector"]) if row["method"] == "row_mask" else _VECTORS.get(row["vector"], row["vector"])
+    return f"{method}, {vector}" if vector else method
+
+
+def damage(row: Row) -> str:
+    """`KL 0.069, perplexity 14.3`."""
+    return f"KL {formats.rounded(row['kl'])}, perplexity {formats.perplexity(row['edited_nll'])}"
+
+
+def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
+    """Every way's refusal of risk and of harmless prompts with 95% intervals; the unedited model dotted.
+    rows: of `final`. What each costs stands under its name."""
+    found = list(rows.iter_rows(named=True))
+    figure = go.Figure()
+    for side, name, colour, symbol, shift in _SIDES:
+        marks = []
+        for place, row in enumerate(found):
+            if row["setting"] is not None:
+                rate = tuple(row[f"edited_{side}{end}"] for end in ("", "_low", "_high"))
+                told = (
+                    f"<b>{html.escape(way_title(row))}</b><br>{html.escape(row['setting'])}<br>{name} {percent(*rate)}"
+                    f"<br>{row['pairs']:,} prompts<br>{damage(row)}"
+                )
+                marks.append(dots.Dot(place + shift, rate[0], told, *rate[1:]))
+        dots.add(figure, f"{name} refused", marks, colour, symbol)
+    if found:
+        axes.level(figure, "risk, unedited", x=found[0]["unedited_malign"])
+    labels = [
+        f"{html.escape(way_title(row))}<br>{damage(row) if row['setting'] is not None else NONE}" for row in found
+    ]
+    return dots.finished(figure, labels, "refused", heading, below, row_px=56, bottom=90, axis=dots.SHARE)

@@ -40,7 +40,7 @@ def _dots(
             name="all rows (chance)", marker={"color": palette.REFERENCE, "opacity": 0.35},
             customdata=places, hovertemplate="%{customdata}: %{x:.2%} of all rows<extra></extra>",
         )  # fmt: skip
-    selectors = palette.in_order(table["selector"].unique().to_list())
+    selectors = palette.in_order(table["selector"])
     for selector, shift in zip(selectors, dots.shifts(len(selectors), 0.6 / len(selectors)), strict=True):
         look = palette.style(selector)
         marks = []
@@ -102,7 +102,7 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
         rates = part.filter(model=model)["malign"].drop_nulls().to_list()
         if len(rates) > 1:
             axes.joined(figure, [min(rates), max(rates)], place, dash="dot")
-    for selector in palette.in_order(part["selector"].unique().to_list()):
+    for selector in palette.in_order(part["selector"]):
         look, rows = palette.style(selector), list(part.filter(selector=selector).iter_rows(named=True))
         marks = []
         for row in rows:

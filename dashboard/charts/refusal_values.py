@@ -92,6 +92,15 @@ def strongest_first(points: pl.DataFrame) -> list[str]:
     return means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
 
 
+def lrp_and_ig(points: pl.DataFrame) -> pl.DataFrame:
+    """Malign refusal of LRP's and IG's operating points: model, domain, selector, rescue, malign."""
+    columns = ["model", "domain", "selector", "rescue"]
+    if "edited_malign" not in points.columns:
+        return points.select(columns).clear().with_columns(malign=pl.lit(None, pl.Float64))
+    kept = points.filter(pl.col("selector").is_in(["lrp", "ig"]), pl.col("edited_malign").is_not_null())
+    return kept.select(*columns, malign="edited_malign")
+
+
 def first_choice(frame: pl.DataFrame) -> str:
     """The cell to open first: the operating point with the most malign refusal, a rescue only if there is no other."""
     ranked = frame.filter(pl.col("malign").is_not_null()).sort(

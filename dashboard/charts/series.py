@@ -105,7 +105,7 @@ def value_table(curve_points: pl.DataFrame) -> Sortable:
 
         return text, lambda line: perplexity(line[selector]["nll"]) if selector in line else None
 
-    selectors = palette.in_order(curve_points["selector"].unique().to_list())
+    selectors = palette.in_order(curve_points["selector"])
     columns: dict[str, Cell | tuple[Cell, Cell]] = {
         "Order": lambda line: ORDER_TITLES[line["order"]],
         "Removed": (lambda line: formats.rate(line["rate"]), itemgetter("rate")),

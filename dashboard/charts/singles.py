@@ -66,11 +66,9 @@ def scatter(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figu
 
 def intervals(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figure:
     """The rank correlations alone, one line of the figure per selector: where no mask was measured."""
-
-    def dot(row: dict[str, Any]) -> tuple[float, str, float | None, float | None]:
-        return row["single"], _hover(row, "no LeRF mask was measured"), row["low"], row["high"]
-
-    figure, titles = dots.by_selector(found, dot)
+    figure, titles = dots.by_selector(
+        found, lambda row: (row["single"], _hover(row, "no LeRF mask was measured"), row["low"], row["high"])
+    )
     figure.add_vline(0, line=palette.DOTTED)
     return dots.finished(figure, titles, _title(ruler, kind), heading, "bars: 95% intervals")
 

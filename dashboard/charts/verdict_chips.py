@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import palette
+from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import share_text
 
@@ -28,6 +29,7 @@ _ROBUST = {
     "exact": (YES, "robust"), "rounding": (YES, "robust"), "moved": (NO, "not robust"),
     "unknown": (UNKNOWN, "not known"),
 }  # fmt: skip
+NONE_FAITHFUL = "No score is shown to be faithful"
 NOT_MEASURED = (UNKNOWN, "not measured")
 
 
@@ -75,11 +77,11 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
     there = palette.title(BASELINE) if BASELINE in rows else None
     found = []
-    words = list(_FAITHFUL)
+    order = list(_FAITHFUL)
 
     def place(name: str) -> tuple[float, int]:
         word = rows[name]["validity"]
-        return -(rows[name].get("budget") or 0.0), words.index(word) if word in words else len(words)
+        return -(rows[name].get("budget") or 0.0), order.index(word) if word in order else len(order)
 
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
@@ -92,14 +94,28 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             ROBUST: (_ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         }
         chips = tuple(_chip(question, *answers[question]) for question in questions(verdicts, invariance))
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips, *_budget(row)))
+        values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
+        share, low, high = ["" if value is None else share_text(value) for value in values]
+        interval = f"{low} to {high}" if low and high and {low, high} != {share} else ""
+        found.append(Line(name, bool(row["stable_but_invalid"]), chips, share, interval))
     return found
 
 
-def _budget(row: dict[str, Any]) -> tuple[str, str]:
-    values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
-    share, low, high = ["" if value is None else share_text(value) for value in values]
-    return share, f"{low} to {high}" if low and high and {low, high} != {share} else ""
+def answer(verdicts: pl.DataFrame) -> str:
+    """Which scores one may trust, in one sentence: faithful ones, then sufficient ones; baselines of random rows are
+    no answer. verdicts: of one model, in today's words."""
+    judged = verdicts.filter(pl.col("selector") != BASELINE)
+    faithful, sufficient = (judged.filter(validity=word)["selector"].to_list() for word in ("faithful", "sufficient"))
+    told = [NONE_FAITHFUL]
+    if faithful:
+        told = [f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful"]
+    if sufficient:
+        verb = words.verb(sufficient, "is", "are")
+        told.append(
+            f"{words.titles(sufficient, 99)} {verb} sufficient (the lowest rows matter little, the highest much), "
+            "but not shown to beat random rows of the same layers at both ends"
+        )
+    return "; ".join(told)
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:

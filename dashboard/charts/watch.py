@@ -105,9 +105,11 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
     told = [pixel, f"Blocks stand side by side{inside}."]
     if len(lanes) > 1:
         told.append("Both sides lose equally many rows.")
-    told.append(
-        f"Perplexity is measured at {_rates(lanes)}; between them, marked ≈, its logarithm lies on a straight line."
-    )
+    rates, at = sorted({rate for lane in lanes for rate, _ in lane.curve}), "no rate"
+    if rates:
+        ends = f"{len(rates)} rates from {formats.rate(rates[0])} to {formats.rate(rates[-1])}"
+        at = ends if len(rates) > 1 else "one rate"
+    told.append(f"Perplexity is measured at {at}; between them, marked ≈, its logarithm lies on a straight line.")
     for lane in lanes:
         note = f"Of {palette.title(lane.selector)} the picture is that of the first of {lane.draws} draws, and the "
         note += "perplexity that of their mean NLL."
@@ -116,13 +118,6 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
     if any(lane.said for lane in lanes):
         told.append("A reply is the model's at the last rate at which it was asked.")
     return " ".join(told)
-
-
-def _rates(lanes: Sequence[Lane]) -> str:
-    rates = sorted({rate for lane in lanes for rate, _ in lane.curve})
-    if len(rates) < 2:
-        return "one rate" if rates else "no rate"
-    return f"{len(rates)} rates from {formats.rate(rates[0])} to {formats.rate(rates[-1])}"
 
 
 def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 For the shipped model the scores and contrasts in `precomputed/demo/results` are used as long as they belong
 to the very weights that are loaded. Contrasts of another model come from a refusal run of its own. Everything else
-is computed on the embedded text and prompts, once per model in memory."""
+is computed on the embedded text and prompts, once per model in memory. A mask is handed over in an address: to Rows,
+which shows its rows, and to Live edit, which zeroes them."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,8 +18,10 @@ import numpy.typing as npt
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.chat.live import Entry
-from dashboard.state import results, shipped
+from dashboard.charts.series import ORDER_TITLES
+from dashboard.chat.live import DEMO, Entry
+from dashboard.show import menu
+from dashboard.state import access, results, shipped
 from dashboard.state.scores import scores_for, selectors_in
 from engine.edits.contrasts import Contrast, refusal_mask
 from engine.edits.mask_files import edit_from_contrast
@@ -36,6 +41,7 @@ DOMAINS = ("hate", "crime", "adult", "medical", "legal")
 CALIBRATION_WINDOWS, WINDOW_TOKENS, CALIBRATION_PAIRS = 64, 128, 64
 SEED = 42
 CONTRASTS = "contrast.safetensors"
+TO_ROWS, TO_LIVE = "Its rows on the map", "Zero it live"
 HANDED = "edit"  # in the address: an edit that another page hands over to the live page, as JSON
 
 
@@ -119,23 +125,22 @@ def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
     if selector not in entry.scores:
         known = shipped.scores_of(entry.loaded.weights_hash, selector, entry.loaded.rows.n_rows)
-        entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
+        if known is None:
+            from engine.data.corpora import windows
+            from engine.selectors import compute_scores, get_selector
+
+            tokens = None
+            if not get_selector(selector).data_free:
+                tokens = windows(
+                    "demo", entry.loaded.tokenizer, role="calibration", samples=CALIBRATION_WINDOWS,
+                    length=WINDOW_TOKENS,
+                )  # fmt: skip
+            with _held(entry, progress):
+                computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
+            known = computed[selector].numpy()
+        entry.scores[selector] = known
     values: npt.NDArray[np.float32] = entry.scores[selector]
     return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
-
-
-def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
-    from engine.data.corpora import windows
-    from engine.selectors import compute_scores, get_selector
-
-    tokens = None
-    if not get_selector(selector).data_free:
-        tokens = windows(
-            "demo", entry.loaded.tokenizer, role="calibration", samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS
-        )
-    with _held(entry, progress):
-        computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
-    return computed[selector].numpy()
 
 
 def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
@@ -170,3 +175,62 @@ def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progre
 def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
     """The model's lock; whoever waits for it sees so."""
     return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
+
+
+def rate_of(rate: float) -> float | None:
+    """The rate as Rows and Live edit offer it; None where they do not."""
+    return next((one for one in RATES if abs(one - rate) < 1e-9), None)
+
+
+def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequence[str]]:
+    return {
+        "measure": "Share in the mask", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
+        "row_rate": formats.rate(rate),
+    }  # fmt: skip
+
+
+def to_live(
+    selector: str, order: str, rate: float, model: str = DEMO, run: str = ""
+) -> Mapping[str, str | Sequence[str]]:
+    """The settings of Live edit that zero this mask. run: the folder of its scores, "" for the shipped ones."""
+    given: dict[str, object] = {"selector": selector, "order": order, "rate": rate}
+    if model != DEMO:
+        given["model"] = model
+    if run:
+        given["run"] = run
+    return {HANDED: json.dumps(given, ensure_ascii=False)}
+
+
+def live_link(folder: Path, model: str, selector: str, order: str, rate: float) -> None:
+    """A link to Live edit with this mask, where that can make the very same: of the shipped scores, or of a model of
+    one's own that may be loaded here. folder: of the scores."""
+    of_shipped = shipped.model_of(folder)
+    known = of_shipped in shipped.TITLES
+    if known or not access.limited():
+        settings = to_live(selector, order, rate, str(of_shipped) if known else model, "" if known else str(folder))
+        menu.link(TO_LIVE, "live", settings, icon=":material/play_arrow:")
+
+
+def read_handed(text: str) -> tuple[str, Edit] | None:
+    """The model and the edit of an address; None for what is no such thing, or nothing that Live edit offers.
+    A refusal edit of the shipped model has a domain, lambda and k of its sliders, one of another model the folder of
+    its run. Random rows are protected by no lambda: 0 is the same edit as any."""
+    try:
+        given = json.loads(text)
+        model = str(given.get("model", DEMO))
+        selector, run = str(given["selector"]), str(given.get("run", ""))
+        if "order" in given:
+            order, rate, run = str(given["order"]), rate_of(float(given["rate"])), "" if access.limited() else run
+            if rate is None or order not in ORDER_TITLES or selector not in ranking_selectors(run, model):
+                return None
+            return model, Edit("language model", selector, order=order, rate=rate, run=run)
+        lam, k = float(given["lambda"]), float(given["k"])
+        edit = Edit("refusal", selector, str(given["domain"]), lam, k, run=run)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    known = edit.domain in DOMAINS and edit.selector in refusal_selectors() and k in KS
+    if model == DEMO and known and lam == 0:
+        edit = Edit("refusal", edit.selector, edit.domain, LAMBDAS[0], k)
+    if edit.run or (known and edit.lam in LAMBDAS):
+        return model, edit
+    return None

@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from dashboard.chat import shipped_effects
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import DEMO, Entry, fitting_threads
-from dashboard.state import access, results, shipped
+from dashboard.chat.measure import store_of_the_session
+from dashboard.state import results, shipped
 from engine.edits import edit as engine_edit
 from engine.edits.edit import edit_of
 from engine.edits.effect import Effect, total
@@ -18,7 +17,6 @@ from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.progress import each_pass
-from engine.results.store import Store
 from engine.run.refusal_plan import demo_plan
 from engine.studies.refusal.operating_point import recorded_effect
 
@@ -90,10 +88,7 @@ def _measured(
             due = now + _TELL_S
             progress(f"{what}, {now - since:.0f} s", *cells)
 
-    # On a server for other machines nothing that they ask for stays on the disk.
-    scratch = TemporaryDirectory(prefix="selector-audit-") if access.limited() else nullcontext()
-    here = fitting_threads(entry.loaded), each_pass(going_on)
-    with scratch as place, Store(Path(place) if place else None) as store, here[0], here[1]:
+    with store_of_the_session() as store, fitting_threads(entry.loaded), each_pass(going_on):
         run, runner = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0]), LocalRunner(store, told)
         effect = text_effect(run, edit, runner)
         if effect.broken:

@@ -55,14 +55,13 @@ class Entry:
 
 
 class ModelPool:
-    """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after.
+    """Keeps the last model. An old one is dropped before a new one is loaded, never after.
     The shipped models take no place: they are small, stay, and answer while another one is loaded. Nothing is loaded
     under the pool's lock: a second asker of a model waits for the first one's load, and so does who wants its place;
     whoever else asks does not wait."""
 
-    def __init__(self, load: Callable[[str], LoadedModel], capacity: int = 1) -> None:
+    def __init__(self, load: Callable[[str], LoadedModel]) -> None:
         self._load = load
-        self._capacity = capacity
         self._entries: dict[str, Entry] = {}
         self._lock = threading.Lock()  # of what is in memory and who uses it; held for a moment only
         self._place = threading.Lock()  # held while a place is made free and filled
@@ -89,7 +88,6 @@ class ModelPool:
             entry = self._entries.get(model_id)
             if entry is None or (entry.leaving and not also_leaving):
                 return None
-            self._entries[model_id] = self._entries.pop(model_id)  # most recently used last
             entry.users += 1
             return entry
 
@@ -128,11 +126,10 @@ class ModelPool:
     def _oldest_leaves(self) -> Entry | None:
         """The model to be dropped: its users finish first, and nobody else comes in. None where there is room."""
         with self._lock:
-            placed = [entry for name, entry in self._entries.items() if name not in self._shipped]
-            if len(placed) < self._capacity:
-                return None
-            placed[0].leaving = True
-            return placed[0]
+            entry = next((entry for name, entry in self._entries.items() if name not in self._shipped), None)
+            if entry is not None:
+                entry.leaving = True
+            return entry
 
 
 def _clean_up() -> None:

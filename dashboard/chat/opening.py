@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboard.chat import edits, live, stamps, writing
+from dashboard.chat import edits, live, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.tries import Request, Try
 from dashboard.state import results, shipped
@@ -38,17 +38,16 @@ def request(model: str = "") -> Request | None:
     """What Live edit asks of a model, "" for the app's first one, where nothing was chosen; None without an example or
     a measured edit for it."""
     model = model or shipped.models()[0]
-    edit = _installing() if model == live.DEMO else _breaking(model)
+    if model == live.DEMO:
+        domain, selector = edits.DOMAINS[0], edits.refusal_selectors()[0]
+        point = shipped.operating_point(selector, domain)
+        edit = None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
+    else:
+        edit = _breaking(model)
     prompts = [one.prompt for one in shipped.examples(model) if edit is not None and one.domain == edit.domain]
     if edit is None or not prompts:
         return None
     return Request(model, edit, prompts[0], REPLY_TOKENS, control_seed=RefusalPlan.control_seeds[0])
-
-
-def _installing() -> Edit | None:
-    domain, selector = edits.DOMAINS[0], edits.refusal_selectors()[0]
-    point = shipped.operating_point(selector, domain)
-    return None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
 
 
 def _breaking(model: str) -> Edit | None:
@@ -63,17 +62,15 @@ def _breaking(model: str) -> Edit | None:
         scored, matched = set(edits.ranking_selectors(model=model)) - {"random"}, dict[tuple[str, float], float]()
         with suppress(InputError):
             matched = _most_relevant_first(folder, "layer_matched")
-
-        def place(line: tuple[str, float]) -> tuple[bool, float, float]:
-            return matched.get(line, math.inf) > limit, line[1], -sweep[line]
-
         breaking = [
             (name, rate)
             for (name, rate), nll in sweep.items()
             if name in scored and rate in edits.RATES and nll > limit >= sweep.get(("random", rate), math.inf)
         ]
         if breaking:
-            selector, rate = min(breaking, key=place)
+            selector, rate = min(
+                breaking, key=lambda line: (matched.get(line, math.inf) > limit, line[1], -sweep[line])
+            )
             return Edit("language model", selector, order="morf", rate=rate)
     return None
 
@@ -108,8 +105,8 @@ def expected() -> bool:
 def _write(asked: Request) -> None:
     with live.POOL.use(asked.model) as entry:
         now = _OPENING.now = Try(asked)
-        for masks, sides in writing.batches(now, entry, asked.sides, lambda *_: None):
-            for event in writing.replies(now, entry, masks, sides):
+        for masks, sides in tries.batches(now, entry, asked.sides, lambda *_: None):
+            for event in tries.replies(now, entry, masks, sides):
                 live.keep(event, now.texts, now.outcomes)
         now.ended = True
         now.reference = stamps.reference_of(entry)

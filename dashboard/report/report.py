@@ -16,9 +16,8 @@ import polars as pl
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboard.charts import curves as curve_chart, figure_size, formats, multiples, palette, series, typeface
-from dashboard.charts.as_text import as_text
-from dashboard.charts.task_titles import task_title
+from dashboard.charts import curves as curve_chart, figure_size, formats, palette, series, typeface
+from dashboard.charts.in_words import as_text
 from dashboard.state import results
 from engine.data.window_starts import start_in_words
 from engine.records.errors import InputError
@@ -131,8 +130,8 @@ def _template() -> jinja2.Template:
     environment.globals |= {
         "command": command_of, "control_answers": control_answers, "protocols_summary": protocols_summary,
         "claim_ledger": _claims, "moved": partial(verdict_moves.sentences, title=palette.title),
-        "chance_sentence": partial(chance_sentence, title=task_title),
-        "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
+        "chance_sentence": partial(chance_sentence, title=formats.task_title),
+        "task_names": lambda tasks: [formats.task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls, "start_in_words": start_in_words, "sufficiency": _sufficiency, "gaps": _gaps,
         "with_draws": with_draws, "errors_words": _errors_words, "accuracies": _accuracies, "nearest": _nearest,
         "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
@@ -211,8 +210,8 @@ def curves_figure(folder: Path) -> go.Figure:
     """Perplexity over removed rows, a panel for each order, on the same axes. Errors: InputError without a sweep."""
     run = Run(folder, read_manifest(folder))
     points, orders = _points(run)
-    panels = [multiples.Panel(curve_chart.ORDER_HEADINGS[one][0], points, run.unmasked, one) for one in orders]
-    figure = multiples.multiples(panels, "", columns=len(panels), relative=False)
+    panels = [curve_chart.Panel(curve_chart.ORDER_HEADINGS[one][0], points, run.unmasked, one) for one in orders]
+    figure = curve_chart.multiples(panels, "", columns=len(panels), relative=False)
     return as_text(figure.update_layout(title_text=f"Perplexity of {run.model} as rows are removed"))
 
 

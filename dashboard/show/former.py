@@ -11,10 +11,6 @@ Settings = dict[str, list[str]]
 _PARTS = {"Rank distribution": "Controls", "Claims": "Verdict"}  # of the page Controls, where they have other names
 
 
-def _stability(settings: Settings) -> Settings:
-    return {"part": ["Verdict" if "measure" in settings else "Stability"], **settings}
-
-
 def _controls(settings: Settings) -> Settings:
     (name,) = settings.get("part", ["Controls"])
     return {**settings, "part": [_PARTS.get(name, name)]}
@@ -31,7 +27,10 @@ def _judges(settings: Settings) -> Settings:
 FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
     "agreement": ("where", lambda settings: {"part": ["Agreement"], **settings}),
     "depth": ("where", lambda settings: {"part": ["Depth"], **settings}),
-    "stability": ("believed", _stability),
+    "stability": (
+        "believed",
+        lambda settings: {"part": ["Verdict" if "measure" in settings else "Stability"], **settings},
+    ),
     "controls": ("believed", _controls),
     "downstream": ("tasks", dict),
     "judges": ("refusal", _judges),

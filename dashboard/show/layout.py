@@ -5,6 +5,8 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import streamlit as st
@@ -12,10 +14,13 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import FragmentHandledException
 
 from dashboard.charts import formats
+from engine.data.thinking import parts
 from engine.records.errors import InputError
 
 _EXPORT = "place-of-the-export"  # session state, within a run
 NOT_DRAWN = "This page could not be drawn"
+FOLDED = "Thinking part"
+STILL_THINKING, NOTHING = "(the thinking part has not ended)", "(nothing after the thinking part)"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~:$&^=])")
 # Addresses become links after the backslashes are gone: an invisible joiner keeps them text. The hub's own may be one.
 _ADDRESS = re.compile(r"(?<=http:)(?=//)|(?<=https:)(?=//(?!huggingface\.co/))|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
@@ -96,6 +101,20 @@ def verdict(refusal: bool, judged: bool = True) -> str:
     return ":material/block: **refuses**" if refusal else ":material/chat: **answers**"
 
 
+def reply(text: str, place: DeltaGenerator, *, empty: str) -> None:
+    """A reply as plain text, never as markdown, its thinking part folded apart. place: where, of which only the last
+    reply shown is seen where that is `st.empty()`; empty: said for none."""
+    found = parts(text)
+    if found.said == text:
+        place.text(text or empty, width="stretch")
+        return
+    with place.container():
+        if found.thinking:
+            with st.expander(FOLDED):
+                st.text(found.thinking, width="stretch")
+        st.text(found.said or (NOTHING if found.complete else STILL_THINKING), width="stretch")
+
+
 def problem(error: Exception) -> None:
     """One line that says what is wrong and what to do, and below it what a `remedy` offers."""
     st.warning(worded(str(error)))
@@ -151,6 +170,18 @@ def footnote(*lines: str) -> None:
     """Small plain lines under a figure; what stands between two backticks is shown as code."""
     body = "<br>".join(_CODE.sub(r"<code>\1</code>", html.escape(line)) for line in lines if line)
     st.html(f'<div style="font-size:0.85rem;line-height:1.45;opacity:0.75">{body}</div>')
+
+
+def style(file: Path) -> None:
+    """The rules of a file of ours, for the page that is open."""
+    st.html(f"<style>{file.read_text(encoding='utf-8')}</style>")
+
+
+@cache
+def component(folder: Path, name: str) -> Any:
+    """A component of ours: its HTML, style and script lie in `folder` under its name."""
+    html_of, css, js = ((folder / f"{name}.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js"))
+    return st.components.v2.component(f"selector_audit_{name}", html=html_of, css=css, js=js)
 
 
 def figure_config(filename: str) -> dict[str, object]:

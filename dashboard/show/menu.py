@@ -24,50 +24,16 @@ STYLE = (
     ".katex-display{padding:.5rem .2rem}"  # else what stands out by a few pixels makes it a region to scroll
     f"{_AXIS_TEXT}{{fill:light-dark({palette.TEXT_ON_LIGHT},{palette.TEXT_ON_DARK})!important}}"
     "[data-testid^=stBaseButton-primary]:not(:disabled) p{color:light-dark(#fff,#0e1117)}"
-    f"{(Path(__file__).with_name('frame.css')).read_text(encoding='utf-8')}</style>"
+    f"{Path(__file__).with_name('frame.css').read_text(encoding='utf-8')}</style>"
 )
-
-# Streamlit adds entries to the browser's history when a page is left (its address without the settings) and when the
-# next one writes its own: Back then shows a page without what was chosen on it, and takes three steps. Only another
-# page is an entry of its own here, and the address of the one that is left stays as it was.
-HISTORY = """<script>
-if (!window.selectorAuditHistory) {
-  window.selectorAuditHistory = true;
-  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
-  let leaving = 0;
-  document.addEventListener("click", (event) => {
-    if (event.target.closest?.("[data-testid=stPageLink-NavLink]")) leaving = Date.now();
-  }, true);
-  window.addEventListener("popstate", () => { leaving = 0; });
-  history.pushState = (state, title, url) => {
-    const other = new URL(url, location.href).pathname !== location.pathname;
-    if (!other && Date.now() - leaving < 5000) return;
-    leaving = 0;
-    (other ? push : replace)(state, title, url);
-  };
-}
-</script>"""
-
-# Who folds the sidebar finds it folded the next time. (Streamlit remembers its width only.)
-SIDEBAR = """<script>
-if (!window.selectorAuditSidebar) {
-  window.selectorAuditSidebar = true;
-  const folded = "selector-audit-sidebar-folded", fold = "[data-testid=stSidebarCollapseButton] button";
-  document.addEventListener("click", (event) => {
-    if (event.target.closest?.(fold)) localStorage.setItem(folded, "yes");
-    else if (event.target.closest?.("[data-testid=stExpandSidebarButton]")) localStorage.removeItem(folded);
-  }, true);
-  const open = document.querySelector("[data-testid=stSidebar][data-collapsed=false]");
-  if (open && localStorage.getItem(folded) && innerWidth > 768) document.querySelector(fold)?.click();
-}
-</script>"""
+SCRIPT = f"<script>{Path(__file__).with_name('menu.js').read_text(encoding='utf-8')}</script>"
 
 
 def show(destinations: Mapping[str, Sequence[Page]], current: Page) -> None:
     """The destinations in the sidebar, each leading to its page that was open last, and above the current page those
     of its destination. (Streamlit's own menu with groups is no valid list for screen readers.)"""
     st.html(STYLE)
-    st.html(HISTORY + SIDEBAR, unsafe_allow_javascript=True)
+    st.html(SCRIPT, unsafe_allow_javascript=True)
     by_path = {page.url_path: page for pages in destinations.values() for page in pages}
     st.session_state[_PAGES] = by_path
     last: dict[str, str] = st.session_state.setdefault(_LAST, {})

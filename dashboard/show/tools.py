@@ -11,7 +11,6 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import figure_size, in_words, line_ends
-from dashboard.charts.as_text import as_text
 from dashboard.charts.findings import words
 from dashboard.show import layout, paper, stage
 
@@ -32,7 +31,7 @@ def show(
     if finding:
         letters = (words.TITLE_LETTERS, words.BELOW_LETTERS) if not staged else words.STAGE_LETTERS
         words.headed(figure, finding, below, *letters)
-    figure = as_text(figure)
+    figure = in_words.as_text(figure)
     title, small = in_words.headings(figure)
     alt = in_words.described(figure)
     paper.remember(figure, name, " ".join(f"{one}." for one in (title, small) if one))

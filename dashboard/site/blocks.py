@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import figure_size, in_words
-from dashboard.charts.as_text import as_text
 from dashboard.charts.findings import words
 from dashboard.state import results
 from engine.records.errors import InputError
@@ -94,7 +93,7 @@ class Page:
         top = made.layout.margin.t or 0
         if finding:
             words.headed(made, finding, below)
-        drawn = as_text(made)
+        drawn = in_words.as_text(made)
         title, small = in_words.headings(drawn)
         alt = in_words.described(drawn)
         figure_size.stretchable(drawn, top)

@@ -1,31 +1,40 @@
-"""Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own."""
+"""Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own.
 
+What the live parts need of the shipped model are scripts: weights, tokenizer, scores, contrasts, edits and their
+effects, and what Watch it break plays."""
+
+import base64
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import polars as pl
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboard.charts import formats, typeface
-from dashboard.chat import record_effects, shipped_effects as effects
+from dashboard.charts import formats, palette, typeface, watch
+from dashboard.charts.series import ORDER_TITLES
+from dashboard.chat import edits, opening, record_effects, shipped_effects as effects, stamps
+from dashboard.chat.effects import in_words
 from dashboard.pages.overview import watch_it
 from dashboard.pages.reference import documents
-from dashboard.show import described
-from dashboard.site import live_data, pages
+from dashboard.show import tables
+from dashboard.site import pages
 from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
-from dashboard.state import results, shipped
+from dashboard.state import results, scores, shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
+from engine.data.onsets import ONSET_PHRASES
 from engine.records.errors import InputError
 from engine.records.files import PLAIN, make_folder, remove, write_atomic
 from engine.records.hashing import file_sha256, installed_version
-from precomputed import paper_runs_dir
+from engine.run.refusal_plan import RefusalPlan
+from precomputed import demo_model_dir, paper_runs_dir
 
 EVERY = "Every command"  # of the document of commands: all helps stand there
 PAPER, VERSION = "paper", installed_version("selector-audit")
@@ -44,6 +53,8 @@ LIVE_LINE = (
 )
 _FORMULA = re.compile(r"^\$\$\s*(.*?)\s*\$\$$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
+LOWERED, BROKEN, SHOWN = "lowered", "broken", "shown"  # what becomes of an edit
+WEIGHTS = "model.safetensors"
 Progress = Callable[[str, int, int], None]
 
 
@@ -104,7 +115,13 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
     shown += [Page(_file(title), title, "Reference", _document(title)) for title in documents.FILES]
     shown.append(Page("about", "About this site", "Where every number and file comes from.", _about(runs, record)))
     progress("pages", 1, 3)
-    races, made = _races(runs)
+    races, made = dict[str, dict[str, Any]](), dict[str, bytes]()  # what Watch it break plays, by section
+    for number, run in enumerate(runs):
+        if not run.published and watch_it.scored(run.folder):
+            live = run.folder == shipped.demo_results_dir()
+            body, legend = _race(run, f"watch-{number}", every=live)
+            made[f"data/watch-{number}.js"] = body
+            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
     progress("pages", 2, 3)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -121,23 +138,63 @@ def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> d
         made[f"{page.name}.html"] = text.encode()
         if page.figures:
             made[f"data/figures-{page.name}.js"] = script(f"figures-{page.name}", f"[{','.join(page.figures)}]")
-    made["data/live.js"] = live_data.live(record)
-    made |= {f"data/{name}.js": body for name, body in live_data.model_files()}
+    made["data/live.js"] = _live(record)
+    made |= {f"data/{name}.js": body for name, body in _model_files()}
     made["data/search.js"] = script("search", as_json(_search(shown)))
     progress("pages", 3, 3)
     return made | _assets()
 
 
-def _races(runs: Sequence[Run]) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
-    """Section -> what Watch it break plays there, for runs with scores; and the scripts of that."""
-    races, made = {}, {}
-    for number, run in enumerate(runs):
-        if not run.published and watch_it.scored(run.folder):
-            live = run.folder == shipped.demo_results_dir()
-            body, legend = live_data.race(run, f"watch-{number}", every=live)
-            made[f"data/watch-{number}.js"] = body
-            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
-    return races, made
+def _model_files() -> Iterator[tuple[str, bytes]]:
+    """Name and content of the scripts with the model's files as they are, binary ones in base64."""
+    results = shipped.demo_results_dir()
+    for folder, name in ((demo_model_dir(), WEIGHTS), (results, scores.SCORES), (results, edits.CONTRASTS)):
+        content = base64.b64encode((folder / name).read_bytes()).decode()
+        yield name, f"SelectorAudit.files[{json.dumps(name)}] = {json.dumps(content)};\n".encode()
+    tokenizer = json.loads((demo_model_dir() / "tokenizer.json").read_text("utf-8"))
+    yield "tokenizer", script("tokenizer", as_json(tokenizer))
+
+
+def _live(record: effects.Record) -> bytes:
+    """The script `live`: configuration, layers, edits that are offered with what was measured of them, examples."""
+    config, generation = (
+        json.loads((demo_model_dir() / f"{name}.json").read_text("utf-8")) for name in ("config", "generation_config")
+    )
+    rows = scores.read_rows(shipped.demo_results_dir())
+    layers = rows.group_by("block", "projection", maintain_order=True).agg(pl.col("row_id").min(), pl.len())
+    first = opening.request(shipped.DEMO)
+    offered = [edit for edit in effects.offered() if effects.is_known(record, edit)]
+    known = {effects.name_of(edit): _told(record["effects"][effects.name_of(edit)]) for edit in offered}
+    return script("live", as_json({
+        "config": config, "layers": [list(row) for row in layers.rows()], "rows": rows.height,
+        "ends": [generation["eos_token_id"]], "phrases": ONSET_PHRASES._asdict(),
+        "effects": known, "opening": None if first is None else effects.name_of(first.edit),
+        "titles": {name: palette.title(name) for name in {edit.selector for edit in offered}},
+        "selectors": palette.in_order([edit.selector for edit in offered]), "domains": list(edits.DOMAINS),
+        "orders": ORDER_TITLES, "seeds": list(RefusalPlan.control_seeds),
+        "examples": [[one.domain, one.kind, one.prompt] for one in shipped.examples(shipped.DEMO)],
+        "looks": {name: [look.icon, look.colour] for name, look in stamps.LOOKS.items()},
+    }))  # fmt: skip
+
+
+def _told(known: effects.Record) -> tuple[str, str]:
+    if known["why"]:
+        return LOWERED, f"Not answered: {known['why']}."
+    effect = effects.effect(known)
+    return BROKEN if effect.broken else SHOWN, in_words(effect)
+
+
+def _race(run: Run, name: str, *, every: bool) -> tuple[bytes, str]:
+    """The script `name` of what Watch it break plays, and its legend. every: all rankings, to choose from; else two."""
+    sweep, replies = run.sweep, run.table(watch_it.REPLIES)
+    racers = watch_it.racers_of(sweep)
+    pair = watch_it.defaults(racers, sweep)
+    chosen = racers if every else list(pair)
+    lanes = [watch_it.lane(run.folder, sweep, replies, *racer.split()) for racer in chosen]
+    picture = watch_it.picture_of(run.folder)
+    played: dict[str, Any] = watch.payload(picture, lanes) | {"racers": chosen, "pair": list(pair)}
+    legend = watch.legend(picture, [lanes[chosen.index(racer)] for racer in pair])
+    return script(name, as_json(played)), legend
 
 
 def _assets() -> dict[str, bytes]:
@@ -162,7 +219,7 @@ def _document(title: str) -> list[Section]:
     for name, text in documents.sections(title).items():
         blocks = [Block("html", _markdown(text))]
         if (title, name) == (documents.METHODS, "Tables"):
-            blocks += [table(described.tables()), table(described.columns())]
+            blocks += [table(tables.registered()), table(tables.columns())]
         elif (title, name) == (documents.COMMANDS, EVERY):
             blocks += [Block("helps", documents.helps())]
         made.append(Section(documents.anchor(name) or "top", name, blocks))

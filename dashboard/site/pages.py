@@ -1,29 +1,26 @@
 """The pages of a site, each made of the app's own figures and sentences."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import polars as pl
 
 from dashboard.charts import (
-    budget,
+    believed as believed_chart,
     curves as curve_chart,
-    depth_share,
     formats,
     overview,
     palette,
     refusal_edits,
     refusal_structure,
-    refusal_trade_off,
     refusal_values,
     series,
-    stability,
     verdict_chips,
 )  # fmt: skip
-from dashboard.charts.findings import controls, curves as findings, quadrants, refusal as refusal_findings, trust
-from dashboard.pages.overview import page as overview_page, verdict_table
+from dashboard.charts.findings import believed, curves as findings, refusal as refusal_findings
+from dashboard.pages.curves import page as curves_page
+from dashboard.pages.overview import page as overview_page
 from dashboard.pages.reference import published
-from dashboard.pages.refusal.across_models import reversal
 from dashboard.pages.refusal.edit_grid import BENIGN_LIMIT
 from dashboard.site.blocks import Block, Page, Run, Section, optional, table
 from dashboard.state.results import ORDERS, POINTS, REFUSAL_SWEEP, read_published
@@ -33,23 +30,18 @@ from engine.studies.claims.ledger import ledger, needed
 from engine.studies.verdict.judged_selectors import DECIDED, with_draws
 from precomputed.paper_tables import describe, load_table
 
-Part = Callable[[Page, Run], Iterator[Block]]
 KINDS = "The strongest kind of evidence first: proof, corrected test, single interval, descriptive number."
-DESTROYED = (
-    "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences there "
-    "mean nothing."
-)
 
 
 def overview_of(page: Page, run: Run, runs: Sequence[Run]) -> Iterator[Block]:
     """The answer, the verdicts, and how many rows can go, or where that was not measured all models at one rate."""
     verdicts, budgets = run.table("verdicts"), run.table("budget")
     if verdicts is not None:
-        yield Block("answer", f"{trust.answer(verdicts)}.")
+        yield Block("answer", f"{verdict_chips.answer(verdicts)}.")
     if verdicts is not None and not run.published:
         yield _chips(run, verdicts)
     if budgets is not None:
-        yield page.figure(budget.budgets(budgets), budget.finding(budgets), budget.WHAT)
+        yield page.figure(overview.budgets(budgets), overview.budget_finding(budgets), overview.BUDGETS)
     elif not run.sweep.is_empty():
         beside = {one.title: (one.sweep, one.model) for one in (run, *(one for one in runs if one is not run))}
         shown = overview.over_models(beside)
@@ -68,8 +60,8 @@ def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
         for line in verdict_chips.lines(verdicts, run.table("invariance_verdicts"))
     ]  # fmt: skip
     asked = verdict_chips.questions(verdicts, run.table("invariance_verdicts"))
-    head = [(question, verdict_table.GLOSS[question]) for question in asked]
-    return Block("chips", {"head": head, "lines": lines}, "Verdicts", verdict_table.WHAT)
+    head = [(question, overview_page.GLOSS[question]) for question in asked]
+    return Block("chips", {"head": head, "lines": lines}, "Verdicts", overview_page.VERDICT_WORDS)
 
 
 def curves_of(page: Page, run: Run) -> Iterator[Block]:
@@ -86,13 +78,9 @@ def curves_of(page: Page, run: Run) -> Iterator[Block]:
         yield page.figure(drawn, findings.curve(points, order), "; ".join(curve_chart.ORDER_HEADINGS[order]))
     gaps = series.gaps(points)
     if gaps.height:
-        below = (
-            "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the "
-            "model is destroyed"
-        )
-        yield page.figure(curve_chart.gap(gaps), findings.gap(gaps), below)
+        yield page.figure(curve_chart.gap(gaps), findings.gap(gaps), curves_page.BELOW_GAP)
     if points["destroyed"].any():
-        yield Block("text", DESTROYED)
+        yield Block("text", curves_page.DESTROYED_NOTE)
     yield table(series.value_table(points).shown, "Perplexity at every rate", "* at a numerical ceiling as printed")
 
 
@@ -103,10 +91,10 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
         if not run.published:
             yield _chips(run, verdicts)
         drawn = "draw_jaccard" in verdicts.columns and verdicts["draw_jaccard"].is_not_null().any()
-        figure = stability.quadrant(
+        figure = believed_chart.quadrant(
             verdicts, "draw_jaccard" if drawn else "jaccard", limits.jaccard, limits, run.table("draws")
         )
-        yield page.figure(figure, quadrants.judged(verdicts))
+        yield page.figure(figure, believed.judged(verdicts))
     specific = run.table("specific")
     if specific is not None:
         specific = with_draws(specific, run.table("draw_sweep"))
@@ -114,14 +102,14 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
         if DECIDED not in specific.columns:
             specific = specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
         for (order,), chosen in specific.group_by("order", maintain_order=True):
-            yield page.figure(depth_share.differences(chosen, str(order)), controls.own_depths(chosen, str(order)))
+            yield page.figure(believed_chart.own_depths(chosen, str(order)), believed.own_depths(chosen, str(order)))
     draws = run.table("draws")
     if draws is not None:
         rate = min(set(draws["rate"]), key=lambda one: abs(one - limits.rate))
         chosen, at = draws.filter(rate=rate), formats.rate(rate)
-        figure = stability.between_draws(chosen, limits.jaccard, heading="")
+        figure = believed_chart.between_draws(chosen, limits.jaccard, heading="")
         below = f"LeRF masks at {at} from disjoint calibration text; further right: more alike"
-        yield page.figure(figure, quadrants.between_draws(chosen, limits.jaccard), below)
+        yield page.figure(figure, believed.between_draws(chosen, limits.jaccard), below)
     tables = {stem: found for stem in needed() if (found := run.table(stem)) is not None}
     claims = ledger(tables)
     if claims.height:
@@ -150,7 +138,7 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
             kept = cells.filter(domain=domain, selector=selector)
             before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
             first = refusal_values.first_choice(drawn)
-            figure = refusal_trade_off.trade_off(drawn, before, first, BENIGN_LIMIT, "")
+            figure = refusal_edits.trade_off(drawn, before, first, BENIGN_LIMIT, "")
             grids[title] = page.figure(figure, refusal_findings.grid(drawn, kept, searched=sweep is not None))
     if grids:
         yield Block("choice", grids, "Strength against cost", "All edits of one selector and domain")
@@ -161,8 +149,12 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
 
 def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
     """Refusal by LRP's and IG's edits over the given models and the paper's."""
-    own = [reversal(found) for run in runs if not run.published and (found := run.table(POINTS)) is not None]
-    whole = pl.concat([*own, reversal(read_published(POINTS).frame)])
+    own = [
+        refusal_values.lrp_and_ig(found)
+        for run in runs
+        if not run.published and (found := run.table(POINTS)) is not None
+    ]
+    whole = pl.concat([*own, refusal_values.lrp_and_ig(read_published(POINTS).frame)])
     figures = {}
     for domain in whole["domain"].unique(maintain_order=True):
         figure, told = refusal_structure.reversal(whole, domain), refusal_findings.reversal(whole, domain)
@@ -170,27 +162,12 @@ def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
     yield Block("choice", figures, "Across models", "The paper's models as printed")
 
 
-def _paper_sections() -> list[Section]:
-    tables = [
-        table(published.to_read(name).shown, (title := describe(name).title),
-              published.caption(name).removeprefix(f"{title}. "))
-        for name in published.tables()
-    ]  # fmt: skip
-    points = load_table(published.POINTS).select("severity", "topic", "statement")
-    names = {"severity": "How grave", "topic": "About", "statement": "What disagrees"}
-    ordered = points.sort(pl.col("severity").cast(pl.Enum(published.SEVERITIES)), maintain_order=True).rename(names)
-    below = "With itself, its tables, or public configurations, in our own words"
-    disagreements = table(ordered, "Where the paper disagrees", below)
-    return [Section("tables", "Tables", tables), Section("disagreements", "Disagreements", [disagreements])]
-
-
 def pages(runs: Sequence[Run]) -> list[Page]:
     """All pages with results, in the order of the menu."""
     made = []
     for name, title, line, part in (
         ("index", overview_page.TITLE, overview_page.LINE, partial(overview_of, runs=runs)),
-        ("curves", "Curves", "Left, rows called unimportant go first: low is good. Right, those called important: high "
-         "is good.", curves_of),
+        ("curves", "Curves", curves_page.LINE, curves_of),
         ("verdicts", "Verdicts", "Which scores can be believed, and on what that rests.", verdicts_of),
         ("refusal", "Refusal", "Which few rows, zeroed, make the model refuse?", refusal_of),
     ):  # fmt: skip
@@ -204,7 +181,18 @@ def pages(runs: Sequence[Run]) -> list[Page]:
         made.append(page)
     if any(run.published for run in runs):
         line = "Every number stands as the paper printed it; where it contradicts itself, the list says so."
-        made.append(Page("paper", "Paper", line, _paper_sections()))
+        tables = [
+            table(published.to_read(name).shown, (title := describe(name).title),
+                  published.caption(name).removeprefix(f"{title}. "))
+            for name in published.tables()
+        ]  # fmt: skip
+        points = load_table(published.POINTS).select("severity", "topic", "statement")
+        names = {"severity": "How grave", "topic": "About", "statement": "What disagrees"}
+        ordered = points.sort(pl.col("severity").cast(pl.Enum(published.SEVERITIES)), maintain_order=True).rename(names)
+        below = "With itself, its tables, or public configurations, in our own words"
+        disagreements = table(ordered, "Where the paper disagrees", below)
+        sections = [Section("tables", "Tables", tables), Section("disagreements", "Disagreements", [disagreements])]
+        made.append(Page("paper", "Paper", line, sections))
     return made
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.charts import curves, figure_size, formats, series
-from dashboard.charts.as_text import as_text
+from dashboard.charts.in_words import as_text
 from dashboard.show import layout, menu
 from dashboard.state import jobs
 from engine.records.errors import InputError
@@ -80,7 +80,11 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
         _curves(job, key)
     with st.container(horizontal=True, vertical_alignment="center"):
         if job.state == "done":
-            _to_the_page(job, here)
+            path, settings = address_of(job.request)
+            if here is not None:
+                path, shown = here, {name: st.query_params[name] for name in _PARTS if name in st.query_params}
+                settings = {name: value for name, value in settings.items() if name not in _PARTS} | shown
+            menu.link("Show the results", path, settings, icon=":material/arrow_forward:")
         if job.resumable:
             st.button("Resume", key=f"resume-{key}{job.id}", on_click=begin, args=(registry.resume, job))
         st.button("Dismiss", key=f"forget-{key}{job.id}", on_click=registry.forget, args=(job,))
@@ -123,11 +127,3 @@ def address_of(request: jobs.Request) -> tuple[str, dict[str, str]]:
         return {"refusal": "refusal", "score": "rows"}[kind], settings
     path, part = _SHOWN.get("sweep" if kind == "sweep" else rest[1], ("believed", ""))
     return path, {**settings, "part": part} if part else settings
-
-
-def _to_the_page(job: jobs.Job, here: str | None) -> None:
-    path, settings = address_of(job.request)
-    if here is not None:
-        path, shown = here, {name: st.query_params[name] for name in _PARTS if name in st.query_params}
-        settings = {name: value for name, value in settings.items() if name not in _PARTS} | shown
-    menu.link("Show the results", path, settings, icon=":material/arrow_forward:")

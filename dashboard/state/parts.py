@@ -29,15 +29,16 @@ class Part(NamedTuple):
     says_nothing: Callable[[pl.DataFrame], bool] | None = None
 
 
-def page(title: str, line: str, parts: Mapping[str, Part], key: str = "part") -> None:
-    """The page: its title, what it asks, the row of parts, the one that is chosen. key: of the choice, in links."""
+def page(title: str, line: str, parts: Mapping[str, Part]) -> None:
+    """The page: its title, what it asks, the row of parts, the one that is chosen."""
     stage = layout.heading(title, line)
     bar = layout.bar(stage)
-    name = choose(bar, tuple(parts), key)
+    name = choose(bar, tuple(parts), "part")
     draw(stage, bar, name, parts[name])
 
 
 def choose(bar: DeltaGenerator, names: tuple[str, ...], key: str) -> str:
+    """key: of the choice, in links."""
     return selection.switch("Part", names, key, default=names[0], place=bar)
 
 

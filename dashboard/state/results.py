@@ -15,10 +15,12 @@ import polars as pl
 
 import precomputed
 from dashboard.charts import formats, palette
-from dashboard.state import access, provenance
+from dashboard.state import access
+from engine.data.window_starts import start_in_words
 from engine.records import bounds
 from engine.records.errors import InputError
-from engine.records.manifest import MANIFEST, read_manifest
+from engine.records.manifest import MANIFEST, read_manifest, shortfalls
+from engine.records.model_names import model_name
 from engine.results import folders
 from engine.results.places import default_store_dir
 from engine.results.tables import TABLES, with_domain_names
@@ -49,7 +51,6 @@ CURVE_SCHEMA = {
 _SEARCH_DEPTH = 3
 Given = ParamSpec("Given")
 Read = TypeVar("Read")
-describe_run = provenance.describe_run
 remake = folders.remake
 shown = formats.shown
 
@@ -90,7 +91,7 @@ def _files_of(folder: Path, stem: str) -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it was written, one line on where its numbers come from, and `provenance.before_windows`."""
+    """A table as it was written, one line on where its numbers come from, and `before_windows`."""
 
     frame: pl.DataFrame
     provenance: str
@@ -163,15 +164,6 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def holding(folder: Path, name: str, what: str, command: str) -> list[Path]:
-    """Folders that hold a file of this name, `folder` itself or up to three levels below, by name; `InputError` if
-    there is none."""
-    found = {path.parent for path in below(folder, name, command)}
-    if not found:
-        raise InputError(f"{folder} holds no {what}; run `{command} --out {folder}` first")
-    return sorted(found)
-
-
 def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
     """Files of this name or kind in a folder and up to three levels below it; links that lead back are not followed.
     odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).
@@ -214,7 +206,7 @@ def read_table(folder: Path, stem: str) -> Table:
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
     learn_titles(entry)
-    return Table(with_domain_names(frame), describe_run(manifest, entry), provenance.before_windows(manifest, entry))
+    return Table(with_domain_names(frame), describe_run(manifest, entry), before_windows(manifest, entry))
 
 
 def learn_titles(entry: dict[str, Any]) -> None:
@@ -271,8 +263,60 @@ def _curves(table: Table, *, published: bool) -> Curves:
     return Curves(ordered, table.provenance, published, errors, table.before_windows)
 
 
-@lru_cache(maxsize=512)
-def height(path: Path, _file_stamp: object) -> int | None:
+def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
+    """One line: what was published; or model, revision, weights, dtype, what was measured, when, by which software."""
+    if "published" in manifest:
+        return str(entry.get("what", "Published values."))
+    model = manifest.get("model") or {}
+    environment = entry.get("environment") or {}
+    spec = entry.get("spec") or {}
+    corpus = spec.get("evaluation") or spec.get("corpus") or spec.get("eval_corpus")
+    text = _text(spec)
+    if isinstance(corpus, dict):
+        corpus = corpus.get("corpus") or corpus.get("id")
+    intervention = (spec.get("settings") or {}).get("intervention")
+    scores = spec.get("scores")
+    skipped = (scores if isinstance(scores, dict) else spec).get("skip_first")
+    parts = [
+        f"Model {model_name(model) if model.get('id') else 'unknown'}",
+        f"revision {str(model['revision'])[:12]}" if model.get("revision") else None,
+        f"weights {str(model['weights_hash'])[:12]}" if model.get("weights_hash") else None,
+        f"{model['dtype']}" if model.get("dtype") else None,
+        f"evaluated on {corpus}" if corpus else None,
+        f"window start {start_in_words(text)}" if text else None,
+        f"rows changed by {intervention}" if intervention not in (None, "zero") else None,
+        f"thinking {spec['thinking_mode']}" if spec.get("thinking_mode") else None,
+        f"scores without the first {skipped} positions of each window" if skipped else None,
+        f"measured {str(entry['date'])[:10]}" if entry.get("date") else None,
+        *software(environment),
+        f"torch {environment['libraries']['torch']}" if (environment.get("libraries") or {}).get("torch") else None,
+        *shortfalls(spec),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def software(environment: dict[str, Any]) -> list[str]:
+    """`selector-audit 1.2`, `commit 0123456789+changes`; each where it is known."""
+    version, commit = environment.get("selector-audit"), str(environment.get("git_commit") or "")
+    changes = "+changes" if commit.endswith("+changes") else ""
+    return [f"selector-audit {version}"] * bool(version) + [f"commit {commit[:10]}{changes}"] * bool(commit)
+
+
+def before_windows(manifest: dict[str, Any], entry: dict[str, Any]) -> tuple[int, ...] | None:
+    """The tokens before each window of the text behind a table, () for none; None where nobody knows."""
+    text = _text(entry.get("spec") or {})
+    return None if "published" in manifest or text is None else tuple(text.get("window_prefix", ()))
+
+
+def _text(spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The record of the text that was measured, else of that behind the scores."""
+    scores = spec.get("scores")
+    found = spec.get("evaluation") or (scores if isinstance(scores, dict) else spec).get("calibration")
+    return found if isinstance(found, dict) else None
+
+
+@while_unchanged(512, lambda path: (path,))
+def height(path: Path) -> int | None:
     """Lines of a table, None for another file or one that cannot be read (the tables say so themselves)."""
     try:
         return bounds.check_parquet(path) if path.suffix == ".parquet" else None

@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import plotly.graph_objects as go
 import polars as pl
 from streamlit.delta_generator import DeltaGenerator
 
 import precomputed
-from dashboard.show import layout, paper, selection
+from dashboard.show import layout, paper, selection, tools
 from dashboard.state import access, missing, results, shipped
 from engine.records.errors import InputError
 from engine.studies.verdict.judged_selectors import as_judged_now
@@ -31,6 +33,11 @@ class Source:
     def hero(self) -> DeltaGenerator:
         """The place of the page's first figure; once on a page."""
         return layout.hero(self.stage)
+
+    def show(self, figure: go.Figure, name: str, **more: Any) -> None:
+        """The page's first figure in its place, as `tools.show` takes it."""
+        with self.hero():
+            tools.show(figure, name, hero=True, **more)
 
     def drawer(self) -> DeltaGenerator:
         """The settings that are changed less often; once on a page, after those of the bar."""
@@ -64,7 +71,7 @@ class Source:
         return frame
 
     def all_models(self, stem: str) -> pl.DataFrame:
-        found = _read(self.run, stem)
+        found = read(self.run, stem)
         self._lines.append(found.provenance)
         return found.frame
 
@@ -151,7 +158,7 @@ def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     found, problems = list[str](), list[InputError]()
     for stem in stems:
         try:
-            found += _read(folder, stem).frame["model"].unique(maintain_order=True).to_list()
+            found += read(folder, stem).frame["model"].unique(maintain_order=True).to_list()
         except InputError as error:
             problems.append(error)
     if not found:
@@ -159,5 +166,5 @@ def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _read(run: Path | None, stem: str) -> results.Table:
+def read(run: Path | None, stem: str) -> results.Table:
     return results.read_published(stem) if run is None else results.read_table(run, stem)

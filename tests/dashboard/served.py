@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from dashboard import serve
-from dashboard.chat import live, writing as chat_writing
+from dashboard.chat import live, tries
 
 MARKDOWN_PROMPT, MARKDOWN_REPLY = "reply in markdown", "![pixel](http://example.invalid/pixel.png) **bold**"
 MET = "two sessions write at once"
@@ -48,5 +48,5 @@ real_replies = live.replies
 
 if __name__ == "__main__":
     live.replies = prepared_replies  # type: ignore[assignment]
-    chat_writing.KEPT = 0  # every reply is written
+    tries.REPLIES_KEPT = 0  # every reply is written
     serve.main(Path(sys.argv[2]), port=int(sys.argv[1]), open_browser=False, preload_model=False)

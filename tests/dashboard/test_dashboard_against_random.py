@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dashboard.chat import against_random
-from dashboard.chat.against_random import Compared
+from dashboard.chat import measure
+from dashboard.chat.measure import Compared
 from dashboard.pages.rows import brush
 from engine.data.corpora import windows
 from engine.edits.controls import global_random
@@ -22,9 +22,9 @@ def loaded(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def little_text(monkeypatch, tmp_path):
-    monkeypatch.setattr(against_random, "ALL_WINDOWS", 9)
-    monkeypatch.setattr(against_random, "FIRST", 2)
-    monkeypatch.setattr(against_random, "STEP", 4)
+    monkeypatch.setattr(measure, "ALL_WINDOWS", 9)
+    monkeypatch.setattr(measure, "FIRST", 2)
+    monkeypatch.setattr(measure, "STEP", 4)
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
 
 
@@ -34,7 +34,7 @@ def quiet(*_):
 
 def test_every_number_is_that_of_the_plain_measurement(loaded):
     rows = np.arange(3, 60, 2)
-    found = list(against_random.compared(loaded, rows, quiet))
+    found = list(measure.compared(loaded, rows, quiet))
     assert [(one.windows, one.of, one.tokens) for one in found] == [(2, 9, 510), (6, 9, 1530), (9, 9, 2295)]
     for one in found:
         text = windows("demo", loaded.tokenizer, role="evaluation", samples=one.windows, length=256)
@@ -60,10 +60,10 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(loaded, monkeypat
     groups = []
     real = runner.measured_now
     monkeypatch.setattr(runner, "measured_now", lambda group: groups.append(group) or real(group))
-    first = next(against_random.compared(loaded, np.arange(9), quiet))
+    first = next(measure.compared(loaded, np.arange(9), quiet))
     before = len(groups)
     assert before
-    again = against_random.compared(loaded, np.arange(9), quiet)
+    again = measure.compared(loaded, np.arange(9), quiet)
     assert next(again) == first
     assert len(groups) == before
     assert next(again).windows == 6
@@ -72,7 +72,7 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(loaded, monkeypat
 
 @pytest.mark.parametrize(("total", "ends"), [(1, [1]), (2, [2]), (3, [2, 3]), (11, [2, 6, 10, 11])])
 def test_steps_cover_the_text_once(total, ends):
-    found = list(against_random.steps(total))
+    found = list(measure.steps(total))
     assert [end for _, end in found] == ends
     assert [start for start, _ in found] == [0, *ends[:-1]]
 

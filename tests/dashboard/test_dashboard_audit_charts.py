@@ -8,15 +8,15 @@ import pytest
 from made_up_audit import controls, repeated
 
 from dashboard.charts import (
-    controls as controls_chart,
+    believed,
     learn as learn_chart,
     lines,
     matrix,
-    stability,
 )
 from dashboard.charts.lines import Axis
-from dashboard.pages.learn import answers as lesson_answers
-from dashboard.state import layers, results
+from dashboard.pages.learn import steps as lesson_answers
+from dashboard.pages.rows import scored
+from dashboard.state import results
 from engine.stats.limits import Thresholds
 
 LN10 = math.log(10)
@@ -48,31 +48,24 @@ def test_numbers_can_be_read_on_every_cell(diverging):
         assert (light + 0.05) / (dark + 0.05) >= 4.5, values[int(note.x)]
 
 
-@pytest.mark.parametrize("by", [("block", "sublayer", "projection"), layers.MATRIX, ("projection",)])
-def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monkeypatch, by):
-    """Also where rows of one part are not neighbours, as those of an expert are not, and where a name is missing."""
+def test_matrices_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monkeypatch):
+    """Also where rows of one matrix are not neighbours, as those of an expert are not, and where a name is missing."""
     generator = np.random.default_rng(5)
     count = 300
     rows = pl.DataFrame(
         {
-            "block": generator.integers(0, 3, count), "sublayer": generator.choice(["attention", "mlp", None], count),
-            "projection": generator.choice(["up_proj", "q_proj"], count),
+            "block": generator.integers(0, 3, count), "projection": generator.choice(["up_proj", "q_proj", None], count)
         }
     )  # fmt: skip
     monkeypatch.setattr(results, "read_table", lambda *_: results.Table(rows, ""))
-    layers.layers.cache_clear()
-    found = layers.layers(tmp_path, by)
-    values, inside = generator.standard_normal(count), generator.random(count) < 0.4
-    expected = (
-        rows.with_columns(value=values, inside=inside)
-        .group_by(by, maintain_order=True)
-        .agg(pl.len(), pl.col("value").mean(), pl.col("inside").sum())
-    )
-    layers.layers.cache_clear()
+    scored.layers.cache_clear()
+    found, by = scored.layers(tmp_path), scored.MATRIX
+    values = generator.standard_normal(count)
+    expected = rows.with_columns(value=values).group_by(by, maintain_order=True).agg(pl.len(), pl.col("value").mean())
+    scored.layers.cache_clear()
     assert found.frame.select(by).equals(expected.select(by))
     assert found.frame["rows"].to_list() == expected["len"].to_list()
     assert found.means(values).tolist() == pytest.approx(expected["value"].to_list())
-    assert found.counts(inside).tolist() == expected["inside"].to_list()
     assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
 
 
@@ -82,7 +75,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     verdicts = repeated()["verdicts"]
     if not known:
         verdicts = verdicts.with_columns(damage=pl.lit(None, pl.Float64))
-    by_gap = stability.quadrant(verdicts, "jaccard", 0.8, Thresholds())
+    by_gap = believed.quadrant(verdicts, "jaccard", 0.8, Thresholds())
     assert ("gap" in by_gap.layout.yaxis.title.text) is not known
     bottom, top = by_gap.layout.yaxis.range
     assert bottom < top  # up is valid: more of random rows' harm avoided, a larger gap
@@ -95,12 +88,12 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     draws = pl.DataFrame({"selector": ["wanda"], "rate": [0.3], "jaccard_low": [0.1], "jaccard_high": [0.95]})
     with_ends = verdicts.with_columns(draw_jaccard=pl.col("jaccard"))
     bars = {
-        one.name: one.error_x for one in stability.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data
+        one.name: one.error_x for one in believed.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data
     }
     at = points["Wanda"][0]
     assert (bars["Wanda"].arrayminus[0], bars["Wanda"].array[0]) == pytest.approx((at - 0.1, 0.95 - at))
     assert not bars["LRP"].visible
-    by_spearman = stability.quadrant(verdicts, "spearman", 0.95, Thresholds())
+    by_spearman = believed.quadrant(verdicts, "spearman", 0.95, Thresholds())
     for figure, stable in ((by_gap, "Jaccard"), (by_spearman, "Spearman")):
         assert figure.layout.xaxis.title.text.startswith(stable)
 
@@ -108,7 +101,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
 def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():
     limit = Thresholds().spearman
     verdicts = repeated()["verdicts"]
-    quadrant = stability.quadrant(verdicts, "spearman", limit, Thresholds())
+    quadrant = believed.quadrant(verdicts, "spearman", limit, Thresholds())
     lesson = pl.DataFrame({"selector": ["lrp"], "size": [8], "spearman": [0.9], "rate": [0.3], "log_gap": [2.0]})
     learn = learn_chart.stable_and_valid(lesson, lesson_answers.STABLE)
     for figure in (quadrant, learn):
@@ -138,15 +131,15 @@ def test_controls_that_are_not_finite_have_no_mark():
     table = controls()["controls"].filter(order="lerf")
     rate = table["rate"][0]
     table = table.filter(rate=rate)
-    whole = controls_chart.dumbbells(table)
+    whole = believed.dumbbells(table)
     broken = table.with_columns(
         nll=pl.when(pl.col("control") == "intersection").then(math.inf).otherwise(pl.col("nll"))
     )
-    figure = controls_chart.dumbbells(broken)
+    figure = believed.dumbbells(broken)
     assert all(math.isfinite(value) for trace in figure.data for value in trace.x)
     assert len(figure.layout.yaxis.ticktext) == len(whole.layout.yaxis.ticktext)
     assert sum("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
     assert not any("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
     assert all(map(math.isfinite, figure.layout.xaxis.range))
-    none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
+    none = believed.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data

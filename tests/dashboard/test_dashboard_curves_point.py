@@ -10,7 +10,7 @@ from scored_runs import write_scored
 from streamlit.testing.v1 import AppTest
 from synthetic import write_run
 
-from dashboard.chat import edits, handed, live
+from dashboard.chat import edits, live
 from dashboard.pages.rows import scored
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
@@ -52,16 +52,16 @@ def click(app, selector, order, rate):
     select(app, figure, points=[{"curve_number": number, "point_index": point, "x": rate}])
     assert not app.exception
     links = [one.proto for one in app.get("page_link")]
-    return {one.label: one for one in links if one.label in (handed.TO_ROWS, handed.TO_LIVE)}
+    return {one.label: one for one in links if one.label in (edits.TO_ROWS, edits.TO_LIVE)}
 
 
 def test_the_link_opens_rows_on_the_very_mask(folder):
     app = curves(source="My results", folder=folder)
     links = click(app, "lrp", "morf", 0.3)
-    assert set(links) == {handed.TO_ROWS, handed.TO_LIVE}
-    assert links[handed.TO_ROWS].page == "rows"
+    assert set(links) == {edits.TO_ROWS, edits.TO_LIVE}
+    assert links[edits.TO_ROWS].page == "rows"
     assert any("LRP, MoRF 30%" in one.value.replace("\\", "") for one in app.markdown)
-    settings = {key: value for key, (value,) in parse_qs(links[handed.TO_ROWS].query_string).items()}
+    settings = {key: value for key, (value,) in parse_qs(links[edits.TO_ROWS].query_string).items()}
     there = run_page("rows", source="My results", folder=folder, **settings)
     assert not there.exception
     assert not list(there.warning)
@@ -78,12 +78,12 @@ def test_the_link_to_live_edit_takes_the_scores_of_the_run(tmp_path):
     run = write_scored(tmp_path / "run", model)
     write_run(run, model=read_manifest(run)["model"])
     links = click(curves(source="My results", folder=run), "lrp", "morf", 0.1)
-    (text,) = parse_qs(links[handed.TO_LIVE].query_string)[edits.HANDED]
+    (text,) = parse_qs(links[edits.TO_LIVE].query_string)[edits.HANDED]
     there = run_page("live", edit=text)
     assert not there.exception
     assert there.text_input(key="edit_model_id").value == str(model)
     assert there.text_input(key="rank_run").value == str(run)
-    found, edit = handed.read(text)
+    found, edit = edits.read_handed(text)
     entry = live.Entry(live._load(found))
     expected = removed_rows(scored.read(run).scores("lrp"), "morf", 0.1)
     assert edits.mask_of(entry, edit, lambda *_: None).tolist() == expected.tolist()
@@ -102,8 +102,8 @@ def test_nothing_is_removed_at_0(folder):
 def test_of_the_shipped_model_the_mask_is_zeroed_live():
     app = curves(source="Shipped model")
     links = click(app, "magnitude", "lerf", 0.3)
-    assert set(links) == {handed.TO_ROWS, handed.TO_LIVE}
-    (text,) = parse_qs(links[handed.TO_LIVE].query_string)[edits.HANDED]
+    assert set(links) == {edits.TO_ROWS, edits.TO_LIVE}
+    (text,) = parse_qs(links[edits.TO_LIVE].query_string)[edits.HANDED]
     there = run_page("live", edit=text)
     assert not there.exception
     assert there.segmented_control(key="mode").value == "Remove by rate"

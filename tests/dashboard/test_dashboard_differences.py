@@ -12,7 +12,7 @@ import scipy.stats
 from app_pages import drawn_page
 from synthetic import add_table, write_run
 
-from dashboard.charts import differences
+from dashboard.charts import curves as differences
 from dashboard.state import results
 from engine.results.tables import frame
 

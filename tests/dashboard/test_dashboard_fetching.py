@@ -10,7 +10,7 @@ from app_pages import drawn_page, replies, run_page
 from fake_hub import Fault, Repository
 from scored_runs import write_scored
 
-from dashboard.chat import downloads, fetching, live, stamps
+from dashboard.chat import fetching, live, stamps
 
 MODEL = "org/tiny"
 
@@ -27,7 +27,7 @@ def hub(folder, tmp_path, monkeypatch):
     """A hub with a tiny model; this process knows no other, and no model is in memory."""
     monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
     monkeypatch.setattr(stamps, "reference_of", lambda *_: None)  # the model's own replies take longer than the rest
-    monkeypatch.setattr(downloads, "DOWNLOADS", downloads.Downloads(downloads._fetch))
+    monkeypatch.setattr(fetching, "DOWNLOADS", fetching.Downloads(fetching._fetch))
     monkeypatch.setattr(fetching, "PATIENCE_S", 0.2)
     with fake_hub.running() as server:
         fake_hub.go_online(server, tmp_path / "home", monkeypatch)
@@ -35,7 +35,7 @@ def hub(folder, tmp_path, monkeypatch):
             monkeypatch.setattr(f"huggingface_hub.constants.{name}", 20)
         server.repositories = {MODEL: Repository.of_folder(folder)}
         yield server
-        for one in downloads.DOWNLOADS.under_way():
+        for one in fetching.DOWNLOADS.under_way():
             one.stop()
             one.wait(20)
         from huggingface_hub import close_session
@@ -122,7 +122,7 @@ def test_other_models_answer_other_sessions_meanwhile(hub, line, folder):
     with live.POOL.use(live.DEMO) as entry:
         said = list(live.replies(entry.loaded, {"before": np.arange(0), "after": np.arange(3)}, "Hello", 2))
     assert sum(isinstance(event, live.Outcome) for event in said) == 2
-    assert downloads.DOWNLOADS.under_way()
+    assert fetching.DOWNLOADS.under_way()
     assert fetching_bytes(other)  # every session sees it, and may stop it
     click(other, "live-stop-0")
     until(app, warnings)
@@ -142,7 +142,7 @@ def test_stop_keeps_what_was_fetched_and_run_goes_on(hub, line):
     assert bars(app) == []
     app.run()
     assert warnings(app) == [said]  # nothing starts by itself
-    assert downloads.DOWNLOADS.under_way() == []
+    assert fetching.DOWNLOADS.under_way() == []
     line.set()
     until(click(app), answered)
     begun = [part for method, path, part in hub.asked if method == "GET" and path.startswith("/cdn/")]

@@ -13,7 +13,7 @@ from synthetic import SLOPES, sweep
 
 import precomputed
 from dashboard.charts import formats, palette, series
-from dashboard.charts.findings import curves, groups, words
+from dashboard.charts.findings import curves, words
 from dashboard.state import results
 
 SHIPPED = precomputed.demo_dir() / "results"
@@ -131,16 +131,16 @@ def test_noise_is_called_a_difference_at_most_as_often_as_the_level_says():
     for _ in range(1500):
         errors = noise.uniform(0.01, 0.1, len(names))
         values = 3.0 + errors * noise.standard_normal(len(names))
-        found = [groups.Value(*one) for one in zip(names, values.tolist(), errors.tolist(), strict=True)]
-        called += groups.any_apart(found)
-        assert bool(groups.split(found).high) <= groups.any_apart(found)
-    assert called / 1500 <= groups.LEVEL + 3 * math.sqrt(groups.LEVEL * (1 - groups.LEVEL) / 1500)
+        found = [curves.Value(*one) for one in zip(names, values.tolist(), errors.tolist(), strict=True)]
+        called += curves.any_apart(found)
+        assert bool(curves.split(found).high) <= curves.any_apart(found)
+    assert called / 1500 <= curves.LEVEL + 3 * math.sqrt(curves.LEVEL * (1 - curves.LEVEL) / 1500)
 
 
 def test_a_bound_lies_on_its_side_and_has_three_digits():
     noise = np.random.default_rng(3)
     for nll in [*noise.uniform(-3, 900, 400).tolist(), math.log(10.0), math.log(9.999), math.log(1000.0), 0.0]:
-        up, down = words.above(nll), words.below(nll)
+        up, down = words.bound(nll, up=True), words.bound(nll, up=False)
         assert number(down) < nll < number(up)
         assert number(up) - number(down) < 0.025
 

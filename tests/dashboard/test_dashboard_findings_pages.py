@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import norm
 
 import precomputed
-from dashboard.charts import controls as controls_chart, formats, palette, refusal_values
-from dashboard.charts.findings import accuracy, controls, judges, quadrants, refusal, rows
+from dashboard.charts import believed as controls_chart, formats, judges, palette, refusal_values
+from dashboard.charts.findings import believed, curves, refusal, rows
 from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.tasks.page import over_seeds
-from dashboard.pages.where import block_profiles
+from dashboard.pages.where import page as where
 from dashboard.state import results
 from engine.studies.estimate_words import downstream_mean
 
@@ -40,25 +40,25 @@ def test_judged_of_verdicts():
         lines = [{"selector": n, "stability": s, "stable_but_invalid": b} for n, s, b in flags]
         return frame([{**line, "validity": valid.get(line["selector"], "not")} for line in lines])
 
-    assert quadrants.judged(verdicts([("lrp", "stable", False), ("wanda", "stable", True)])) == (
+    assert believed.judged(verdicts([("lrp", "stable", False), ("wanda", "stable", True)])) == (
         "Wanda is stable but invalid; no score is shown to be both"
     )
     both = [("fisher", "not", False), ("consensus2", "stable", False), ("wanda", "stable", True)]
-    assert quadrants.judged(verdicts(both)) == (
+    assert believed.judged(verdicts(both)) == (
         "Wanda is stable but invalid; Fisher is valid but not stable; Consensus-2 is stable and valid"
     )
-    assert quadrants.judged(verdicts([("ig", "unknown", False), ("wanda", "stable", True)])) == (
+    assert believed.judged(verdicts([("ig", "unknown", False), ("wanda", "stable", True)])) == (
         "Wanda is stable but invalid; no score is shown to be both"
     )
-    assert quadrants.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
-    assert quadrants.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")
+    assert believed.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
+    assert believed.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")
     unjudged = verdicts([("lrp", None, None)]).with_columns(pl.col("stable_but_invalid").cast(pl.Boolean))
-    assert "without verdicts" in quadrants.judged(unjudged)
+    assert "without verdicts" in believed.judged(unjudged)
 
 
 def test_draws_by_their_least_pair_and_their_mean():
     lines = shipped("draws", 0.3)
-    sentence = quadrants.between_draws(frame(lines), 0.8)
+    sentence = believed.between_draws(frame(lines), 0.8)
     always = [row["selector"] for row in lines if row["jaccard_min"] >= 0.8]
     mean = [row["selector"] for row in lines if row["jaccard_min"] < 0.8 <= row["jaccard"]]
     assert (len(always), mean) == (6, ["grad_x_input"])  # what the sentence rests on today
@@ -67,7 +67,7 @@ def test_draws_by_their_least_pair_and_their_mean():
     assert said <= least < said + 0.01
     assert sentence.startswith(", ".join(map(title, palette.in_order(always)[:3])))
     assert sentence.endswith("Gradient x input reaches 0.8 only in the mean of pairs")
-    every = quadrants.between_draws(frame([row for row in lines if row["selector"] in always]), 0.8)
+    every = believed.between_draws(frame([row for row in lines if row["selector"] in always]), 0.8)
     assert every.startswith("All 6 selectors: another text changes the mask little")
     other = frame(
         [
@@ -76,10 +76,10 @@ def test_draws_by_their_least_pair_and_their_mean():
             {"selector": "wanda", "jaccard": 0.5, "jaccard_min": 0.4},
         ]
     )
-    told = quadrants.between_draws(other, 0.8)
+    told = believed.between_draws(other, 0.8)
     assert told.startswith("LRP: another text changes the mask little, Jaccard 0.85 or more in every pair; ")
     assert told.endswith("IG reaches 0.8 only in the mean of pairs; Wanda falls short of 0.8")
-    assert quadrants.between_draws(other.clear(), 0.8) == "No overlap of two draws is defined"
+    assert believed.between_draws(other.clear(), 0.8) == "No overlap of two draws is defined"
 
 
 @pytest.mark.parametrize("column", ["spearman", "jaccard", "nll"])
@@ -87,7 +87,7 @@ def test_less_text(column):
     lines = shipped("stability", 0.3)
     size = min(row["size"] for row in lines)
     small = {row["selector"]: row[column] for row in lines if row["size"] == size and row[column] is not None}
-    sentence = quadrants.less_text(frame(lines), column, "X")
+    sentence = believed.less_text(frame(lines), column, "X")
     if column == "nll":
         whole = {row["selector"]: row["nll"] for row in lines if row["size"] == row["reference_size"]}
         most = max(small, key=lambda name: abs(small[name] - whole[name]))
@@ -97,7 +97,7 @@ def test_less_text(column):
         low, high = min(small, key=small.__getitem__), max(small, key=small.__getitem__)
         assert f"X is {small[low]:.2f} ({title(low)}) to {small[high]:.2f} ({title(high)})" in sentence
     one = frame([row for row in lines if row["size"] == row["reference_size"]])
-    assert "nothing to compare" in quadrants.less_text(one, column, "X")
+    assert "nothing to compare" in believed.less_text(one, column, "X")
 
 
 def counts(row):
@@ -151,7 +151,7 @@ def test_rank_correlations():
 
 def test_how_evenly_masks_lie_over_the_blocks():
     table = frame(shipped("mask_depth"))
-    found, rate = block_profiles.removed(table)
+    found, rate = where.removed(table)
     assert rate == 0.3
     ends = {}
     for name in set(table["selector"]):
@@ -201,22 +201,22 @@ def test_peaks_over_the_depth():
 def test_specific(order):
     lines = [row for row in shipped("specific") if row["order"] == order]
     better = [row["selector"] for row in lines if row["answer"] == "better"]
-    sentence = controls.own_depths(frame(lines).with_columns(rate=0.3), order)
+    sentence = believed.own_depths(frame(lines).with_columns(rate=0.3), order)
     assert sentence.startswith("No selector") == (not better)
     assert sentence.startswith(f"All {len(lines)} selectors") == (len(better) == len(lines) > 1)
     worse = [row["selector"] for row in lines if row["answer"] == "worse"]
     assert sentence.endswith("do worse" if len(worse) > 1 else "does worse") == bool(worse)
     known = [row for row in lines if row["depth_share"] is not None]
     low, high = (end(known, key=lambda row: row["depth_share"]) for end in (min, max))
-    told = controls.depth_share(frame(lines))
+    told = believed.depth_share(frame(lines))
     assert f"{low['depth_share']:.0%} ({title(low['selector'])}) to {high['depth_share']:.0%}" in told
     overlap = low["depth_share_high"] >= high["depth_share_low"]
     assert told.endswith("no difference beyond the errors") == overlap
     near = frame(lines).with_columns(
         depth_share_low=pl.col("depth_share") - 2, depth_share_high=pl.col("depth_share") + 2
     )
-    assert controls.depth_share(near).endswith("no difference beyond the errors")
-    assert "No selector has a clear" in controls.depth_share(frame(lines).with_columns(depth_share=math.nan))
+    assert believed.depth_share(near).endswith("no difference beyond the errors")
+    assert "No selector has a clear" in believed.depth_share(frame(lines).with_columns(depth_share=math.nan))
 
 
 def test_controls_in_words():
@@ -224,9 +224,9 @@ def test_controls_in_words():
         return {name: SimpleNamespace(answer=said, survives=kept) for name, (said, kept) in given.items()}
 
     better = answers(ig=("better", None), random=("worse", None))
-    assert controls.at_equal_size(better, "LeRF at 30%") == "IG beats Consensus-2 at equal size, LeRF at 30%"
+    assert believed.at_equal_size(better, "LeRF at 30%") == "IG beats Consensus-2 at equal size, LeRF at 30%"
     lost = answers(veto_lrp=("equal", False), intersection=("equal", False))
-    sentence = controls.at_equal_size(lost, "LeRF at 30%")
+    sentence = believed.at_equal_size(lost, "LeRF at 30%")
     assert sentence.startswith("No control beats Consensus-2 at equal size beyond the errors")
     assert sentence.endswith("Rows of both and LRP without IG's only by removing fewer rows")
     means = {}
@@ -236,7 +236,7 @@ def test_controls_in_words():
     means = {name: sum(values) / len(values) for name, values in means.items()}
     table = frame([row for row in shipped("controls", 0.3) if row["order"] == "lerf"])
     least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    assert controls.as_measured(table, "under LeRF at 30%") == (
+    assert believed.as_measured(table, "under LeRF at 30%") == (
         f"{controls_chart.control_title(least)} has perplexity {formats.perplexity(means[least])}, "
         f"{controls_chart.control_title(most)} {formats.perplexity(means[most])} under LeRF at 30%; no errors are known"
     )
@@ -244,28 +244,28 @@ def test_controls_in_words():
 
 def test_the_other_tabs_of_controls():
     (row,) = shipped("rank_distribution", 0.3)
-    sentence = controls.rank_distribution(frame(shipped("rank_distribution")), 0.3)
+    sentence = believed.rank_distribution(frame(shipped("rank_distribution")), 0.3)
     assert sentence.startswith(f"{row['both']:.0%} of Consensus-2's mask at 30%")
     assert f"{row['neither']:.0%} in neither" in sentence
     summary = frame([{"selector": "lrp", "share": 0.0}, {"selector": "wanda", "share": 0.5}])
-    assert controls.dangerous(summary, "share", "dangerous groups") == (
+    assert believed.dangerous(summary, "share", "dangerous groups") == (
         "Wanda has 50% of its rows in dangerous groups; 1 of 2 masks hold none"
     )
-    assert controls.dangerous(summary.head(1), "share", "dangerous groups") == "No mask holds dangerous groups"
+    assert believed.dangerous(summary.head(1), "share", "dangerous groups") == "No mask holds dangerous groups"
     lines = shipped("domain", 0.3)
     low = min(lines, key=lambda row: row["jaccard"])
-    assert f"{low['jaccard']:.2f} ({title(low['selector'])}) to" in controls.two_texts(frame(lines), 0.3)
+    assert f"{low['jaccard']:.2f} ({title(low['selector'])}) to" in believed.two_texts(frame(lines), 0.3)
     far = max((row for row in lines if not row["saturated"]), key=lambda row: abs(row["nll_a"] - row["nll_b"]))
     assert f"for {title(far['selector'])}: perplexity {formats.perplexity(far['nll_a'])} against" in (
-        controls.two_costs(frame(lines))
+        believed.two_costs(frame(lines))
     )
     moved = [row["selector"] for row in shipped("invariance_verdicts") if row["invariance"] == "moved"]
-    assert controls.rewrites(frame(shipped("invariance_verdicts"))).startswith(title(palette.in_order(moved)[0]))
+    assert believed.rewrites(frame(shipped("invariance_verdicts"))).startswith(title(palette.in_order(moved)[0]))
     still = frame([{"selector": "lrp", "invariance": "exact"}])
-    assert controls.rewrites(still) == "None of 1 rankings moves when the weights are rewritten"
+    assert believed.rewrites(still) == "None of 1 rankings moves when the weights are rewritten"
     fooled = frame([{"selector": "lrp", "protected": 0.1}, {"selector": "wanda", "protected": 0.9}])
-    assert controls.decoys(fooled, "30%") == "Wanda puts most rows without effect among its top 30%"
-    assert controls.decoys(fooled.head(1), "30%").startswith("No ranking")
+    assert believed.decoys(fooled, "30%") == "Wanda puts most rows without effect among its top 30%"
+    assert believed.decoys(fooled.head(1), "30%").startswith("No ranking")
 
 
 def test_accuracy_above_chance_by_a_loop():
@@ -284,14 +284,14 @@ def test_accuracy_above_chance_by_a_loop():
             error = math.hypot(math.sqrt(spread), sum(row["stderr"] for row in seeds) / len(seeds))
             if mean - z * error > seeds[0]["chance"]:
                 above.append((mean, name))
-        sentence = accuracy.accuracy(over_seeds(part), "T")
+        sentence = curves.accuracy(over_seeds(part), "T")
         assert sentence.startswith("T: no selector stays") == (not above)
         if len(above) == len(cells):
             assert sentence.startswith(f"T: all {len(cells)} selectors stay")
         else:
             best = sorted(above, key=lambda one: -one[0])[: 3 if len(above) > 4 else None]
             assert all(f"{title(name)} {mean:.0%}" in sentence for mean, name in best), sentence
-        assert set(accuracy.above_chance(over_seeds(part))["selector"]) == {name for _, name in above}
+        assert set(curves.above_chance(over_seeds(part))["selector"]) == {name for _, name in above}
 
 
 def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
@@ -304,16 +304,16 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 
 def test_accuracy_has_other_answers():
-    assert accuracy.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
+    assert curves.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
         "T: LRP 50% with 30% removed (60% unmasked, chance 25%); IG is not above chance beyond the errors"
     )
-    assert "all 2 selectors stay" in accuracy.accuracy(points({0.3: (0.5, 0.5)}), "T")
-    assert "no selector stays" in accuracy.accuracy(points({0.3: (0.26, 0.25)}), "T")
+    assert "all 2 selectors stay" in curves.accuracy(points({0.3: (0.5, 0.5)}), "T")
+    assert "no selector stays" in curves.accuracy(points({0.3: (0.26, 0.25)}), "T")
     without = points({0.0: (0.6, 0.6), 0.3: (0.5, 0.55)}, error=None, chance=None).with_columns(
         pl.col("chance", "error", "item_error").cast(pl.Float64)
     )
-    assert accuracy.accuracy(without, "T") == "T: IG keeps most with 30% removed, 55.0% of 60.0% unmasked"
-    assert "only the unmasked model" in accuracy.accuracy(points({0.0: (0.5, 0.5)}), "T")
+    assert curves.accuracy(without, "T") == "T: IG keeps most with 30% removed, 55.0% of 60.0% unmasked"
+    assert "only the unmasked model" in curves.accuracy(points({0.0: (0.5, 0.5)}), "T")
 
 
 def test_chance_is_called_more_at_most_as_often_as_the_level_says():
@@ -321,7 +321,7 @@ def test_chance_is_called_more_at_most_as_often_as_the_level_says():
     for _ in range(400):
         values = tuple(0.25 + 0.02 * noise.standard_normal(5))
         drawn = points({0.3: values}, names=("lrp", "ig", "consensus2", "wanda", "magnitude"), error=0.02)
-        called += "no selector stays" not in accuracy.accuracy(drawn, "T")
+        called += "no selector stays" not in curves.accuracy(drawn, "T")
     assert called / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 
@@ -469,7 +469,7 @@ def judged_rates(*lines):
     ],
 )
 def test_rates_of_judges(lines, told):
-    assert judges.rates(judged_rates(*lines)) == told
+    assert judges.finding(judged_rates(*lines)) == told
 
 
 def test_the_ends_of_a_map_of_layers():

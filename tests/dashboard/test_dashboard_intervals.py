@@ -13,21 +13,17 @@ from drawn import check, says
 import dashboard
 from dashboard.charts import (
     axes,
-    budget,
-    controls,
+    believed,
     curves,
-    depth_share,
     judges,
     learn,
     lines,
+    overview,
     parts,
-    refusal_baselines,
     refusal_edits,
     refusal_rates,
-    refusal_trade_off,
     refusal_values,
     singles,
-    stability,
 )
 from dashboard.charts.formats import LN10  # fmt: skip
 from engine.stats.limits import Thresholds
@@ -120,7 +116,7 @@ def ways() -> Drawn:
     ]  # fmt: skip
     malign, benign = "risk prompts refused", "harmless prompts refused"
     wanted = [(malign, "x", 0, *ENDS[0]), (malign, "x", 2, *ENDS[2])]
-    return refusal_baselines.ways(pl.DataFrame(rows), "h", "b"), [
+    return refusal_rates.ways(pl.DataFrame(rows), "h", "b"), [
         *wanted, (benign, "x", 0, *ENDS[1]), (benign, "x", 2, *ENDS[3]),
     ]  # fmt: skip
 
@@ -137,7 +133,7 @@ def trade_off() -> Drawn:
         )
     ]  # fmt: skip
     frame = pl.DataFrame(rows)
-    figure = refusal_trade_off.trade_off(frame, frame.clear(), "lrp/3", 0.1, "h")
+    figure = refusal_edits.trade_off(frame, frame.clear(), "lrp/3", 0.1, "h")
     hovers = dict(mark for trace in figure.data for mark in trace.customdata or ())
     for row in rows:
         assert all(says(hovers[row["id"]], row[name]) for name in columns("malign", "benign"))
@@ -179,7 +175,7 @@ def against_own_layers(shares: bool) -> Drawn:
         )
     ]  # fmt: skip
     frame = pl.DataFrame(rows)
-    figure = depth_share.shares(frame) if shares else depth_share.differences(frame, "lerf")
+    figure = believed.depth_shares(frame) if shares else believed.own_depths(frame, "lerf")
     wanted = [("LRP", "x", 0, *ENDS[2]), ("IG", "x", 1, *ENDS[0])]
     return figure, wanted if shares else [*wanted, ("Wanda", "x", 2, *BARE)]
 
@@ -200,7 +196,7 @@ def dumbbells() -> Drawn:
         wanted.append((title, "x", place, sum(nlls) / len(nlls), *ends))
         if name != "consensus2":  # beside each control of its size
             wanted.append(("Consensus-2", "x", place, 2.5 / LN10, None, None))
-    return controls.dumbbells(frame), wanted
+    return believed.dumbbells(frame), wanted
 
 
 def refused_bars() -> Drawn:
@@ -227,7 +223,7 @@ def single_rows(sets: bool) -> Drawn:
 def between_draws() -> Drawn:
     rows = [(name, *mine, 0.9) for name, mine in (("wanda", ENDS[0]), ("lrp", ENDS[1]), ("ig", (None,) * 3))]
     names = ["selector", "jaccard", "jaccard_min", "jaccard_max", "spearman"]
-    figure = stability.between_draws(pl.DataFrame(rows, schema=names, orient="row"), 0.8, heading="h")
+    figure = believed.between_draws(pl.DataFrame(rows, schema=names, orient="row"), 0.8, heading="h")
     return figure, [("LRP", "x", 0, *ENDS[1]), ("Wanda", "x", 1, *ENDS[0])]
 
 
@@ -259,8 +255,8 @@ def removal_budgets() -> Drawn:
         (f"LRP, {morf}", "x", 0, *ENDS[6]),
     ]  # fmt: skip
     said = "72% of the rows, chosen by LRP, can go before perplexity doubles, of random rows 32.5%"
-    assert budget.finding(frame) == said
-    return budget.budgets(frame), wanted
+    assert overview.budget_finding(frame) == said
+    return overview.budgets(frame), wanted
 
 
 def restored() -> Drawn:
@@ -290,7 +286,7 @@ def stable_and_valid() -> Drawn:
     ])  # fmt: skip
     draws = pl.concat([draws, pl.DataFrame({"selector": ["wanda"], "rate": [0.5], "jaccard_low": [0.1],
                                             "jaccard_high": [0.9]})], how="vertical_relaxed")  # fmt: skip
-    figure = stability.quadrant(verdicts, "draw_jaccard", 0.8, Thresholds(), draws)
+    figure = believed.quadrant(verdicts, "draw_jaccard", 0.8, Thresholds(), draws)
     return figure, [(NAMES[name], "x", 1 - damage, *ends) for name, (ends, damage) in places.items()]
 
 

@@ -13,7 +13,7 @@ from synthetic import write_run
 from test_dashboard_sortable import shown
 
 from dashboard.charts import judges as judges_chart
-from dashboard.pages.refusal import disagreements, judged
+from dashboard.pages.refusal import judged, judging
 from dashboard.state import results
 from engine.cli import main
 from engine.judges import quality
@@ -42,7 +42,7 @@ def said(made):
     sources = [line[0] for line in lines()]
     rows = list(zip(sources, labels, of["embedded"], of[TINY], strict=True))
     for side in (0, 1):  # both kinds of disagreement occur, or the tests below would show little
-        assert sum(row[2 + side] and not row[3 - side] for row in rows) > disagreements.PER_PAGE
+        assert sum(row[2 + side] and not row[3 - side] for row in rows) > judging.PER_PAGE
     return rows
 
 
@@ -117,14 +117,14 @@ def test_disagreements_are_paged_and_filtered(made, said):
     stored = pl.read_parquet(made / "judge_agreement.parquet")
     assert metrics["Cohen's kappa"] == f"{stored['kappa'][0]:.3f}".replace("-", "−")
     texts = [text.value for text in app.text]
-    for number in differing[: disagreements.PER_PAGE]:
+    for number in differing[: judging.PER_PAGE]:
         assert lines()[number][2] in texts
-    assert lines()[differing[disagreements.PER_PAGE]][2] not in texts
+    assert lines()[differing[judging.PER_PAGE]][2] not in texts
     second = page(folder=str(made), judge_view="Reply by reply", page="2")
-    assert lines()[differing[disagreements.PER_PAGE]][2] in [text.value for text in second.text]
+    assert lines()[differing[judging.PER_PAGE]][2] in [text.value for text in second.text]
     second.selectbox(key="who").set_value("b").run()
     only = [number for number in differing if said[number][3]]
-    assert any(caption.startswith(f"1 – {disagreements.PER_PAGE} of {len(only)}.") for caption in captions(second))
+    assert any(caption.startswith(f"1 – {judging.PER_PAGE} of {len(only)}.") for caption in captions(second))
     second.selectbox(key="people").set_value("nothing (no label)").run()
     shown = sum(said[number][1] is None for number in only)
     assert shown > 0
@@ -136,7 +136,7 @@ def test_people_against_a_judge_and_a_stale_page(made):
     assert warnings_of(app) == []
     wrong = [reply for reply, label in REPLIES if label and judge(reply).refusal != ("refusal" in label)]
     assert len(wrong) == 2
-    assert sum(text.value.endswith(tuple(wrong)) for text in app.text) == disagreements.PER_PAGE
+    assert sum(text.value.endswith(tuple(wrong)) for text in app.text) == judging.PER_PAGE
     assert "people" not in [box.key for box in app.selectbox]
 
 

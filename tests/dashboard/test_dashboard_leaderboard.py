@@ -8,9 +8,9 @@ from app_pages import run_page
 from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdicts, write_run
 
 import precomputed
-from dashboard.charts import leaderboard
-from dashboard.charts.leaderboard import DRAWS, GAP, HARM, SHARE, STABLE, VERDICT, Entry
-from dashboard.pages.overview import leaderboard as on_the_page
+from dashboard.charts import overview
+from dashboard.charts.overview import DRAWS, GAP, HARM, SHARE, STABLE, VERDICT, Entry
+from dashboard.pages.overview import page as on_the_page
 from dashboard.state import results
 
 MODEL = "made-up-1B"
@@ -22,7 +22,7 @@ def entry(slopes=SLOPES, **tables):
 
 
 def test_the_numbers_are_those_of_the_lines():
-    found = leaderboard.leaderboard([entry(verdicts=verdicts(), stability=stability({"lrp": 0.9}))])
+    found = overview.leaderboard([entry(verdicts=verdicts(), stability=stability({"lrp": 0.9}))])
     rows = {row["selector"]: row for row in found.iter_rows(named=True)}
     assert list(rows) == ["lrp", "ig", "wanda", "random"]
     for name, (lerf, morf) in SLOPES.items():
@@ -41,21 +41,21 @@ def test_what_is_not_finite_or_not_measured_is_no_number():
     frame = frame.with_columns(
         nll=pl.when((pl.col("selector") == "wanda") & (pl.col("rate") == 0.3)).then(math.inf).otherwise("nll")
     )
-    found = leaderboard.leaderboard([Entry("x", MODEL, frame)])
+    found = overview.leaderboard([Entry("x", MODEL, frame)])
     rows = {row["selector"]: row for row in found.iter_rows(named=True)}
     assert rows["ig"]["log_gap"] is None
     assert rows["ig"]["harm"] == pytest.approx(1.5 * 0.3)
     assert (rows["wanda"]["log_gap"], rows["wanda"]["harm"]) == (None, None)
-    without = leaderboard.leaderboard([Entry("x", MODEL, frame.filter(pl.col("selector") == "lrp"))])
+    without = overview.leaderboard([Entry("x", MODEL, frame.filter(pl.col("selector") == "lrp"))])
     assert without["damage"].to_list() == [None]  # no random to compare with
-    nowhere = leaderboard.leaderboard([Entry("x", MODEL, frame.filter(pl.col("rate") != 0.3))])
+    nowhere = overview.leaderboard([Entry("x", MODEL, frame.filter(pl.col("rate") != 0.3))])
     assert nowhere.is_empty()
-    assert leaderboard.leaderboard([]).is_empty()
+    assert overview.leaderboard([]).is_empty()
 
 
 def test_it_sorts_by_number_and_words_by_how_good_they_are():
     slopes = {"lrp": (1.0, 20.0), "ig": (10.0, 5.0), "wanda": (6.0, 7.0), "random": (6.0, 6.0)}
-    found = leaderboard.table(leaderboard.leaderboard([entry(slopes, verdicts=verdicts())]))
+    found = overview.leaderboard_table(overview.leaderboard([entry(slopes, verdicts=verdicts())]))
     numbers, texts = found.numbers, found.shown
     assert numbers.schema[GAP] == numbers.schema[HARM] == numbers.schema[SHARE] == pl.Float64
     assert numbers.sort(GAP, descending=True)["Selector"].to_list() == ["LRP", "Wanda", "Random", "IG"]
@@ -107,4 +107,4 @@ def test_a_damaged_table_of_one_run_leaves_the_others(store):
     assert len(first) == len(SLOPES)
     assert first[VERDICT].isna().all()
     assert UNMASKED_NLL > 0
-    assert on_the_page.TITLE in [one.value for one in app.header]
+    assert on_the_page.LEADERBOARD in [one.value for one in app.header]

@@ -7,7 +7,7 @@ from synthetic import write_run
 
 import precomputed
 from dashboard.chat import live
-from dashboard.pages.learn.answers import LESSONS
+from dashboard.pages.learn.steps import LESSONS
 from dashboard.state import shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]

@@ -8,7 +8,7 @@ import pytest
 from synthetic import stability
 
 from dashboard.charts import learn as learn_chart, series
-from dashboard.pages.learn import answers as lesson_answers
+from dashboard.pages.learn import steps as lesson_answers
 from engine.results.tables import frame
 
 UNMASKED = 2.0

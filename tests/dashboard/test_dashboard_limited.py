@@ -9,8 +9,8 @@ from app_pages import run_page
 from synthetic import write_run
 
 import precomputed
-from dashboard.chat import effects, fetching
-from dashboard.pages.runs import catalogue, importing
+from dashboard.chat import effects, fetching, measure
+from dashboard.pages.runs import catalogue
 from dashboard.state import access, jobs, results, shipped
 from engine.cli import build_parser
 from engine.records.errors import InputError
@@ -65,9 +65,9 @@ def test_what_is_behind_the_forms_is_closed_too(store):
     with pytest.raises(InputError, match="starting runs is off.*--allow-runs"):
         jobs.Jobs().start(request)
     with pytest.raises(InputError, match="importing runs is off"):
-        importing.import_folder(other, store, "new")
+        catalogue.import_folder(other, store, "new")
     with pytest.raises(InputError, match="importing runs is off"):
-        importing.import_zip(io.BytesIO(b""), store, "new")
+        catalogue.import_zip(io.BytesIO(b""), store, "new")
     with pytest.raises(InputError, match="deleting runs is off"):
         catalogue.delete(store / "first", store)
     with (
@@ -89,7 +89,7 @@ def test_what_an_edit_does_is_measured_without_leaving_anything(store, monkeypat
         places.append(folder)
         raise Opened
 
-    monkeypatch.setattr(effects, "Store", opened)
+    monkeypatch.setattr(measure, "Store", opened)
     loaded = SimpleNamespace(weights_hash="of none", dtype="float32")
     entry, edit = SimpleNamespace(loaded=loaded), SimpleNamespace(kind="rows")
     with pytest.raises(Opened):

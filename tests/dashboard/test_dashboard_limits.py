@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from dashboard.charts import differences, refusal_rates, singles
+from dashboard.charts import curves as differences, refusal_rates, singles
 
 JUST_ABOVE = math.nextafter(0.05, 1)
 

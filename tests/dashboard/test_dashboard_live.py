@@ -241,7 +241,7 @@ def test_the_pool_drops_the_old_model_before_it_loads_the_new_one():
         there.append(name)
         return fake_model(name)
 
-    pool = live.ModelPool(load, capacity=1)
+    pool = live.ModelPool(load)
     with pool.use("a") as first:
         pass
     with pool.use("a") as again:

@@ -12,7 +12,7 @@ from app_pages import replies, run_live_edit, stamps as words, told
 from fake_replies import replies_are
 from planted import EVERYTHING
 
-from dashboard.chat import live, marked, stamps, tries, writing
+from dashboard.chat import live, marked, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.pages.live import cards
@@ -186,7 +186,7 @@ def told_bodies(app: Any) -> list[str]:
 def test_differences_are_underlined_only_where_replies_share_words(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "KEPT", 0)
+    monkeypatch.setattr(tries, "REPLIES_KEPT", 0)
     replies_are(monkeypatch, "The same words.")
     app = run(folder)
     assert replies(app) == ["The same words."] * 2
@@ -220,7 +220,8 @@ def test_without_a_reference_nothing_is_called_broken_and_it_is_said(
 @pytest.mark.long
 def test_the_unedited_models_own_replies_are_not_broken_and_those_of_a_broken_one_are() -> None:
     """The shipped model on held-out prompts that set no limit; MoRF by magnitude is known to destroy it."""
-    from dashboard.chat import edits, many
+    from dashboard.chat import edits
+    from dashboard.pages.live import many as tiles
     from dashboard.state import shipped
 
     entry = live.Entry(live._load(live.DEMO))
@@ -232,7 +233,7 @@ def test_the_unedited_models_own_replies_are_not_broken_and_those_of_a_broken_on
     others = [one.prompt for one in shipped.held_out(list(edits.DOMAINS), 9) if one.prompt not in prompts]
     asked = others[::2]
     worst = edits.mask_of(entry, Edit("language model", "magnitude", order="morf", rate=0.3), lambda *_: None)
-    *_, last = many.replies(entry, worst, asked, 40)
+    *_, last = tiles.replies(entry, worst, asked, 40)
     before, after = ([pair[side].stamp(reference) for pair in last.values()] for side in (0, 1))
     assert len(before) == len(after) > 30
     assert before.count("BROKEN") <= 1

@@ -11,7 +11,7 @@ import pytest
 from app_pages import run_page, shown_command
 from streamlit.testing.v1 import AppTest
 
-from dashboard.chat import edits, effects, live, shipped_effects, trial, tries, writing
+from dashboard.chat import answers, edits, effects, live, shipped_effects, tries
 from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
 from engine.edits.contrasts import Contrast, refusal_mask
@@ -155,8 +155,8 @@ def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path,
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(measuring, "shipped_effect", never)
     now = tries.Try(tries.Request("demo", edits.Edit("language model", "magnitude", order="morf", rate=0.5), "Hi", 4))
-    for masks, sides in writing.batches(now, demo, now.request.sides, quiet):
-        for event in writing.replies(now, demo, masks, sides):
+    for masks, sides in tries.batches(now, demo, now.request.sides, quiet):
+        for event in tries.replies(now, demo, masks, sides):
             live.keep(event, now.texts, now.outcomes)
     assert now.effect.startswith("BROKEN: its perplexity on text is ")
     assert "perplexity" in now.why_broken(now.outcomes["after"])
@@ -168,12 +168,12 @@ def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypa
     asked = []
     real = effects._measured
     monkeypatch.setattr(effects, "_measured", lambda *some: asked.append(some[1].kind) or real(*some))
-    request = trial.Request(entry.loaded.id, "rows", lambda *_: np.arange(3), "The cat sat.", 2)
+    request = answers.Request(entry.loaded.id, "rows", lambda *_: np.arange(3), "The cat sat.", 2)
 
     def script(request):
-        from dashboard.chat import trial
+        from dashboard.chat import answers
 
-        trial.trial("here", "Go", request)
+        answers.trial("here", "Go", request)
 
     for one, count in ((request, 1), (replace(request, control=True), 1)):
         app = AppTest.from_function(script, args=(one,), default_timeout=120).run()

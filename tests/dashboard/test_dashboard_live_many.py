@@ -10,7 +10,7 @@ from app_pages import run_live_edit, told
 from fake_replies import replies_are
 from planted import EVERYTHING
 
-from dashboard.chat import edits, live, many, stamps
+from dashboard.chat import edits, live, stamps
 from dashboard.pages.live import many as tiles
 from dashboard.state import shipped
 from dashboard.state.shipped import Example
@@ -44,7 +44,7 @@ def _own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 def few(monkeypatch: pytest.MonkeyPatch) -> list[Example]:
     """Seven prompts in place of twenty: two batches."""
     found = [*shipped.held_out(["crime"], 4)[:4], *shipped.held_out(["crime"], 3)[3:]]
-    monkeypatch.setattr(many, "prompts", lambda *_: found)
+    monkeypatch.setattr(tiles, "prompts", lambda *_: found)
     return found
 
 
@@ -52,23 +52,23 @@ def few(monkeypatch: pytest.MonkeyPatch) -> list[Example]:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """(edits, prompts) of every batch that the model writes."""
     batches: list[tuple[int, int]] = []
-    usual = many._write
+    usual = tiles._write_replies
 
     def counted(entry: Any, carried: Any, asked: Any, *more: Any) -> None:
         batches.append((len(carried), len(asked)))
         usual(entry, carried, asked, *more)
 
-    monkeypatch.setattr(many, "_write", counted)
+    monkeypatch.setattr(tiles, "_write_replies", counted)
     return batches
 
 
 def test_there_are_twenty_prompts_half_to_refuse_of_one_domain_or_of_all() -> None:
     for domain, of_each in (("crime", {"crime": 20}), ("", dict.fromkeys(edits.DOMAINS, 4))):
-        found = many.prompts("demo", domain)
+        found = tiles.prompts("demo", domain)
         assert len({one.prompt for one in found}) == 20
         assert [one.kind for one in found] == ["risk"] * 10 + ["base"] * 10
         assert {name: sum(one.domain == name for one in found) for name in of_each} == of_each
-        general = {one.prompt for one in many.prompts("any other model", domain)}
+        general = {one.prompt for one in tiles.prompts("any other model", domain)}
         assert len(general) == 20
         assert not general & {one.prompt for one in found}
     calibration = {one.prompt for one in shipped.held_out(list(edits.DOMAINS), 100)}
@@ -84,7 +84,7 @@ def test_replies_are_those_of_one_prompt_alone_and_are_written_once(
     entry = live.Entry(loaded)
     asked = [f"prompt number {number}" for number in range(7)]
     mask, other = np.arange(0, 288, 3), np.arange(1, 288, 3)
-    first, *_, last = many.replies(entry, mask, asked, TOKENS)
+    first, *_, last = tiles.replies(entry, mask, asked, TOKENS)
     assert set(first.values()) == {(None, None)}
     for removed, side in (([], 0), (mask, 1)):
         with zeroed(loaded, np.array(removed, dtype=np.int64)):
@@ -94,11 +94,11 @@ def test_replies_are_those_of_one_prompt_alone_and_are_written_once(
                 assert reply is not None
                 assert (reply.text, reply.tokens, reply.finished) == (alone.text, alone.tokens, alone.finished)
     assert written == [(2, 5), (2, 2)]
-    assert list(many.replies(entry, mask, asked, TOKENS)) == [last]
+    assert list(tiles.replies(entry, mask, asked, TOKENS)) == [last]
     assert written == [(2, 5), (2, 2)]
-    list(many.replies(entry, other, asked, TOKENS))
+    list(tiles.replies(entry, other, asked, TOKENS))
     assert written[2:] == [(1, 5), (1, 2)]  # as it is, the model has answered
-    list(many.replies(entry, mask, [*asked, "new"], TOKENS))
+    list(tiles.replies(entry, mask, [*asked, "new"], TOKENS))
     assert written[4:] == [(2, 1)]
 
 
@@ -117,22 +117,22 @@ def test_a_stop_keeps_what_was_written_and_the_next_round_goes_on(loaded: Loaded
 
     mask = np.arange(0, 288, 3)
     with pytest.raises(Stopped), each_pass(counted):
-        list(many.replies(entry, mask, asked, TOKENS))
+        list(tiles.replies(entry, mask, asked, TOKENS))
     assert not any(module._forward_hooks for module in loaded.model.modules())
     assert len(entry.told) == kept
-    *_, last = many.replies(entry, mask, asked, TOKENS)
+    *_, last = tiles.replies(entry, mask, asked, TOKENS)
     whole = live.Entry(loaded)
-    *_, expected = many.replies(whole, mask, asked, TOKENS)
+    *_, expected = tiles.replies(whole, mask, asked, TOKENS)
     assert last == expected
 
 
 def test_no_more_are_kept_than_said(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "KEPT", 12)
+    monkeypatch.setattr(tiles, "KEPT", 12)
     entry = live.Entry(loaded)
     for start in range(3):
-        list(many.replies(entry, np.arange(start, 288, 3), ["a", "b", "c"], 2))
+        list(tiles.replies(entry, np.arange(start, 288, 3), ["a", "b", "c"], 2))
     assert len(entry.told) == 12
-    list(many.replies(entry, np.arange(5), ["d", "e", "f"], 2))
+    list(tiles.replies(entry, np.arange(5), ["d", "e", "f"], 2))
     assert len(entry.told) == 12
     assert {prompt for _, prompt, _ in entry.told} >= {"d", "e", "f"}
 
@@ -186,8 +186,8 @@ def test_an_edit_that_cannot_be_shown_is_told(folder: str, few: list[Example], m
     assert not any(pair != (None, None) for pair in app.session_state["live-many-shown"].told.values())
 
 
-def one(text: str, *, refusal: bool, mean: float = -1.0, judged: bool = True) -> many.Told:
-    return many.Told(text, True, 3, refusal, judged, "", mean, 0.0)
+def one(text: str, *, refusal: bool, mean: float = -1.0, judged: bool = True) -> tiles.Told:
+    return tiles.Told(text, True, 3, refusal, judged, "", mean, 0.0)
 
 
 def test_counts_are_of_what_is_there() -> None:
@@ -211,7 +211,7 @@ def test_tiles_say_what_turned_and_hold_every_letter_as_text() -> None:
 
 def test_planted_text_is_text_on_the_tiles(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     replies_are(monkeypatch, EVERYTHING)
-    monkeypatch.setattr(many, "prompts", lambda *_: [Example("crime", "risk", EVERYTHING)])
+    monkeypatch.setattr(tiles, "prompts", lambda *_: [Example("crime", "risk", EVERYTHING)])
     app = page(folder)
     app.button(key="run-many").click().run()
     assert not app.exception

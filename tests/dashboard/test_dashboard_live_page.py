@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 import precomputed
 from dashboard.chat import live, stamps
-from dashboard.pages.live import asking
-from dashboard.show.reply_text import FOLDED, NOTHING, STILL_THINKING
+from dashboard.pages.live import settings as live_settings
+from dashboard.show.layout import FOLDED, NOTHING, STILL_THINKING
 from dashboard.state import shipped
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
@@ -121,7 +121,7 @@ def test_a_missing_shipped_model_says_what_to_do(tmp_path, monkeypatch):
 def test_examples_are_of_the_domain_and_follow_it(monkeypatch):
     monkeypatch.setattr("dashboard.pages.live.page._run", lambda *_: None)
     app = page(domain="Crime")
-    offered = {name: asking.examples_of("demo", name) for name in ("crime", "legal")}
+    offered = {name: live_settings.examples_of("demo", name) for name in ("crime", "legal")}
     chips = [button for button in app.button if button.key.startswith("example-")]
     for chip, one in zip(chips, offered["crime"], strict=True):
         words = chip.label.replace("\\", "").removesuffix("…")
@@ -143,7 +143,7 @@ def test_an_example_is_asked_as_it_is_pressed(folder):
     assert not app.exception
     one = app.session_state["live-shown"]
     assert one.complete
-    assert one.request.prompt == app.text_input(key="prompt").value == asking.examples_of(folder, "")[3].prompt
+    assert one.request.prompt == app.text_input(key="prompt").value == live_settings.examples_of(folder, "")[3].prompt
     app.run()
     assert app.session_state["live-shown"] is one  # once
 
@@ -197,7 +197,7 @@ def test_a_reply_that_says_nothing_after_thinking_says_so(folder, monkeypatch, r
 
 def test_a_judged_reply_is_folded_too():
     def script():
-        from dashboard.pages.refusal.disagreements import _card
+        from dashboard.pages.refusal.judging import _card
 
         line = {"source": "m", "line": 0, "human": None, "prompt": "Why?", "reply": "<think>Hm.</think>**So.**"}
         sides = {f"{what}_{side}": value for side in "ab" for what, value in

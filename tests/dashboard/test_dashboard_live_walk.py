@@ -9,7 +9,8 @@ import pytest
 from app_pages import run_live_edit, told
 from tiny_models import save_tiny
 
-from dashboard.chat import edits, effects, live, shipped_effects, stamps, walk, writing
+from dashboard.chat import edits, effects, live, shipped_effects, stamps, tries
+from dashboard.pages.live import break_it
 from dashboard.show import share
 from engine.edits.effect import Effect
 from engine.edits.masks import removed_rows
@@ -33,7 +34,7 @@ def entry(folder: str, monkeypatch: pytest.MonkeyPatch) -> live.Entry:
     monkeypatch.setattr(stamps, "reference_of", lambda *_: Reference(-30.0, 0.99, 30, 150, 40))
 
     def checked(entry: live.Entry, mask: Any, edit: edits.Edit, _: Any) -> Effect:
-        name = walk.name_of(edit.order, edit.rate)
+        name = break_it.name_of(edit.order, edit.rate)
         if name == WITHHELD:
             raise InputError("this edit lowers refusal of risk prompts: all 1 of 9, without it 3 (prompts of a test)")
         broken = edit.order == "morf" and edit.rate >= 0.1
@@ -63,8 +64,8 @@ def test_every_step_says_what_the_zeroed_model_says_and_none_that_the_gate_holds
     entry: live.Entry, batches: list[int], monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(effects, "is_known", lambda *_: known)
-    steps = walk.steps_of("magnitude")
-    list(walk.write(steps, entry, PROMPT, TOKENS, lambda *_: None))
+    steps = break_it.steps_of("magnitude")
+    list(break_it.write(steps, entry, PROMPT, TOKENS, lambda *_: None))
     scores = entry.scores["magnitude"]
     for name, step in steps.items():
         if name == WITHHELD:
@@ -79,12 +80,12 @@ def test_every_step_says_what_the_zeroed_model_says_and_none_that_the_gate_holds
         assert step.text == step.outcome.text == alone.text
     assert len({step.text for step in steps.values()}) > 3
     assert batches == ([12] if known else [1] * 12)  # what is known is one batch
-    again = walk.steps_of("magnitude")
-    list(walk.write(again, entry, PROMPT, TOKENS, lambda *_: None))
+    again = break_it.steps_of("magnitude")
+    list(break_it.write(again, entry, PROMPT, TOKENS, lambda *_: None))
     assert [one.text for one in again.values()] == [one.text for one in steps.values()]
     assert sum(batches) == 12  # and nothing is written twice
     mask = removed_rows(scores, "morf", 0.2)
-    list(writing.batch(entry, {"before": mask[:0], "after": mask}, PROMPT, TOKENS))
+    list(tries.batch(entry, {"before": mask[:0], "after": mask}, PROMPT, TOKENS))
     assert sum(batches) == 12  # nor when one of the edits is asked for by itself
 
 
@@ -94,7 +95,7 @@ def test_the_table_says_which_order_breaks_first(entry: live.Entry, folder: str)
     app.button(key="run").click().run()
     assert not app.exception
     cells = told(app, "sa-step")
-    assert len(cells) == 1 + 2 * len(walk.WALKED)
+    assert len(cells) == 1 + 2 * len(break_it.WALKED)
     assert sum("BROKEN" in cell for cell in cells) == 3
     (withheld,) = (cell for cell in cells if "Not shown" in cell)
     assert withheld == "Not shown: this edit lowers refusal of risk prompts: all 1 of 9, without it 3"
@@ -103,25 +104,25 @@ def test_the_table_says_which_order_breaks_first(entry: live.Entry, folder: str)
     assert line.endswith("first the reply breaks first at 10%.")
     app.selectbox(key="rank_selector").set_value("weight_norm").run()  # a change asks for the next round
     assert app.session_state["live-walk-shown"].request.edit.selector == "weight_norm"
-    assert len(told(app, "sa-step")) == 1 + 2 * len(walk.WALKED)
+    assert len(told(app, "sa-step")) == 1 + 2 * len(break_it.WALKED)
 
 
 def test_what_is_held_back_is_neither_broken_nor_whole() -> None:
-    steps, outcome = walk.steps_of("lrp"), live.Outcome("", "text", 1, True, 0.0, False, "", None)
-    assert walk.finding(steps, None) == ""
+    steps, outcome = break_it.steps_of("lrp"), live.Outcome("", "text", 1, True, 0.0, False, "", None)
+    assert break_it.finding(steps, None) == ""
     for name, step in steps.items():
         step.outcome, step.broken = outcome, "perplexity" if name.startswith("morf") else ""
-    assert walk.telling(steps, None) == walk.WALKED[0]
+    assert break_it.telling(steps, None) == break_it.WALKED[0]
     for name, step in steps.items():
         if name.startswith("lerf") and name != "lerf 0.2":
             step.outcome, step.withheld = None, "this edit lowers refusal"
-    assert walk.finding(steps, None) == (
+    assert break_it.finding(steps, None) == (
         "with the least relevant rows first no reply is broken, up to 20%; "
         "with the most relevant first the reply breaks first at 1%."
     )
-    assert walk.telling(steps, None) == 0.2
+    assert break_it.telling(steps, None) == 0.2
     steps["lerf 0.2"].outcome, steps["lerf 0.2"].withheld = None, "this edit lowers refusal"
-    assert walk.finding(steps, None).startswith("with the least relevant rows first no reply is shown; ")
+    assert break_it.finding(steps, None).startswith("with the least relevant rows first no reply is shown; ")
 
 
 def test_a_recorded_effect_is_of_these_weights_rows_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from app_pages import run_page
 from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, write_two_runs
 
 import precomputed
-from dashboard.charts import multiples, series
+from dashboard.charts import curves, series
 from dashboard.report.report import curves_figure
 from dashboard.state import offers, results
 
@@ -31,12 +31,12 @@ def panel(name, slopes=SLOPES, plateau=0.9):
     """A panel of straight lines; cells at or above `plateau` are at a ceiling."""
     frame = sweep(slopes).with_columns(printed=pl.lit(None, pl.String), plateau=pl.col("rate") >= plateau)
     points = series.points(frame, MODEL, list(slopes), ["lerf", "morf"], (0.0, 1.0))
-    return multiples.Panel(name, points, UNMASKED_NLL)
+    return curves.Panel(name, points, UNMASKED_NLL)
 
 
 def test_all_panels_share_axes_and_one_legend():
     panels = [panel("<one>"), panel("two", {"lrp": (1.0, 40.0)}), panel("three")]
-    figure = multiples.multiples(panels, "morf", columns=2, relative=False)
+    figure = curves.multiples(panels, "morf", columns=2, relative=False)
     assert [note.text for note in figure.layout.annotations] == ["&lt;one&gt;", "two", "three"]
     assert len({axis.range for axis in figure.select_yaxes()}) == 1
     named = [trace.name for trace in figure.data if trace.showlegend]

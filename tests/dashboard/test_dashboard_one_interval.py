@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 import scipy.stats
 
-from dashboard.charts import differences as chart
-from dashboard.pages.believed import own_layers
+from dashboard.charts import curves as chart
+from dashboard.pages.believed import controls
 from dashboard.report import report
 from engine.results.folders import read_table, table_names
 from engine.stats.uncertainty import Estimate
@@ -46,7 +46,7 @@ def test_the_difference_from_its_own_controls(tables: dict[str, pl.DataFrame]) -
         [claim] = said.filter(selector=line["selector"], number=line["difference"])["claim"]
         value, ends = words.rstrip(")").split(" (")
         assert f"({value} nats per token, {ends}" in claim
-        own = own_layers._table(table.filter(order=line["order"]))
+        own = controls._depth_table(table.filter(order=line["order"]))
         assert round(line["low"], 4) in own["95% from"]
     assert wider
 

@@ -12,8 +12,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdict
 
 import precomputed
 from dashboard.charts import formats, overview, palette, verdict_chips
-from dashboard.charts.findings import trust
-from dashboard.pages.overview import model_card
+from dashboard.pages.overview import page as overview_page
 from dashboard.show.layout import NOT_DRAWN
 from dashboard.state import results
 from engine.records.errors import InputError
@@ -66,7 +65,7 @@ def test_the_figure_holds_every_selector_of_every_model_and_escapes_names():
 
 def test_the_rows_of_the_shipped_model_are_counted():
     height = pl.read_parquet(precomputed.demo_dir() / "results" / "rows.parquet").height
-    rows = {fact.name: fact for fact in model_card.run_facts(precomputed.demo_dir() / "results")}["Rows"]
+    rows = {fact.name: fact for fact in overview_page.run_facts(precomputed.demo_dir() / "results")}["Rows"]
     assert rows.exact.startswith(f"{height:,} ")
 
 
@@ -126,8 +125,8 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
 @pytest.mark.parametrize(
     ("validities", "said"),
     [
-        ({"lrp": "not", "random": "sufficient"}, trust.NONE),
-        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; LRP is {SUFFICIENT}"),
+        ({"lrp": "not", "random": "sufficient"}, verdict_chips.NONE_FAITHFUL),
+        ({"lrp": "sufficient", "wanda": "not"}, f"{verdict_chips.NONE_FAITHFUL}; LRP is {SUFFICIENT}"),
         (
             {"wanda": "faithful", "lrp": "faithful", "ig": "sufficient", "fisher": "sufficient"},
             f"LRP and Wanda are faithful; IG and Fisher are {SUFFICIENT}",
@@ -136,7 +135,10 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     ],
 )
 def test_the_answer_names_what_its_verdicts_call_so(validities, said):
-    assert trust.answer(pl.DataFrame({"selector": list(validities), "validity": list(validities.values())})) == said
+    assert (
+        verdict_chips.answer(pl.DataFrame({"selector": list(validities), "validity": list(validities.values())}))
+        == said
+    )
 
 
 def test_the_chips_say_what_the_tables_say():

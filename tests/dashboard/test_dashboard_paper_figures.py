@@ -9,7 +9,7 @@ from paper_example import figure
 from streamlit.testing.v1 import AppTest
 
 from dashboard.show import paper
-from dashboard.state.provenance import describe_run
+from dashboard.state.results import describe_run
 
 
 @pytest.mark.parametrize("width_in", paper.WIDTHS_IN)

@@ -19,9 +19,10 @@ from synthetic import MODEL, SLOPES, add_table, stability, verdicts, write_run
 from synthetic_refusal import write_refusal_run
 from tiny_models import save_tiny
 
-from dashboard.charts.as_text import as_text
-from dashboard.chat import live, many, stamps
+from dashboard.charts.in_words import as_text
+from dashboard.chat import live, stamps
 from dashboard.pages.believed.page import PARTS as BELIEVED
+from dashboard.pages.live import many as tiles
 from dashboard.pages.refusal.page import PARTS as REFUSAL
 from dashboard.pages.where.page import PARTS as WHERE
 from dashboard.report.report import build
@@ -247,7 +248,7 @@ def test_live_edit_shows_planted_replies_as_text(reply, tmp_path, monkeypatch):
         assert [HOST in one for one in shown] == [True] * 3, [one.value for one in app.warning]
         assert shown == [parts(reply).said] * 3
     app = run_page("live", **by_rate, rank_selector="Magnitude", live_view="Many at once")
-    monkeypatch.setattr(many, "prompts", lambda *_: [shipped.Example("crime", "risk", PLANT)])
+    monkeypatch.setattr(tiles, "prompts", lambda *_: [shipped.Example("crime", "risk", PLANT)])
     app.button(key="run-many").click().run()
     assert not app.exception
     assert obeyed(app)[0] == []

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dashboard.chat import downloads, live
-from dashboard.chat.downloads import Download, Downloads
+from dashboard.chat import fetching, live
+from dashboard.chat.fetching import Download, Downloads
 from engine.records import locks
 from engine.records.errors import InputError
 
@@ -214,7 +214,7 @@ def test_sessions_share_a_download_and_other_models_have_their_own():
 
 
 def test_a_download_that_does_not_end_when_stopped_is_left_behind(monkeypatch):
-    monkeypatch.setattr(downloads, "GRACE_S", 0.1)
+    monkeypatch.setattr(fetching, "GRACE_S", 0.1)
     fetch = Fetch(deaf=True)
     shared = Downloads(fetch)
     one = shared.start("org/a")
@@ -240,4 +240,4 @@ def test_a_download_that_breaks_in_an_unknown_way_ends_and_says_so(capsys):
 
 
 def test_what_comes_from_a_hub(tmp_path):
-    assert [downloads.comes_from_a_hub(name) for name in (live.DEMO, str(tmp_path), "org/m")] == [False, False, True]
+    assert [fetching.comes_from_a_hub(name) for name in (live.DEMO, str(tmp_path), "org/m")] == [False, False, True]

@@ -33,14 +33,12 @@ from synthetic_refusal import (
 import precomputed
 from dashboard.charts import (
     formats,
-    refusal_baselines,
+    refusal_edits,
     refusal_rates,
     refusal_structure,
-    refusal_trade_off as refusal_chart,
     refusal_values as refusals,
 )
 from dashboard.pages.refusal import edit_grid
-from dashboard.pages.refusal.across_models import reversal
 from dashboard.state import results
 from engine.records.errors import InputError
 from precomputed.paper_tables import load_table
@@ -128,7 +126,7 @@ def test_published_grids_hold_every_printed_cell_once():
 def test_marks_of_the_trade_off_are_their_cells(cells):
     part = refusals.asked(cells).filter(domain="hate", selector="lrp")
     unedited = cells.filter(pl.col("k") == 0, domain="hate", selector="lrp")
-    figure = refusal_chart.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
+    figure = refusal_edits.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}
     within = "at most 10% of harmless prompts refused"
     assert set(by_name) == {within, "not feasible", "unedited model", "best at this perplexity or less"}
@@ -174,21 +172,21 @@ def test_what_is_said_of_the_shipped_models_mean_activation_holds():
 
 
 def test_ways_show_the_chosen_settings_on_the_final_prompts():
-    rows = refusal_baselines.final(baselines(), "crime")
+    rows = refusal_rates.final(baselines(), "crime")
     assert rows["setting"].to_list() == ["lambda 0.5, k 0.02", "strict", "block 1, coefficient 0.5", None]
-    figure = refusal_baselines.ways(rows, "heading", "below")
+    figure = refusal_rates.ways(rows, "heading", "below")
     malign, benign = figure.data
     assert (list(malign.x), list(benign.x)) == ([0.6, 0.3, 0.4], [0.05, 0.02, 0.06])
     assert [round(place) for place in malign.y] == [0, 1, 2]
     names = [label.split("<br>") for label in figure.layout.yaxis.ticktext]
     assert names[0] == ["Row mask, LRP", "KL 0.07, perplexity 8.17"]
-    assert names[3] == ["Vector if condition, refusing − complying", refusal_baselines.NONE]
+    assert names[3] == ["Vector if condition, refusing − complying", refusal_rates.NONE]
     only = baselines().filter(prompts="calibration")
-    assert refusal_baselines.final(only, "hate")["chosen"].to_list() == [True] * 3
+    assert refusal_rates.final(only, "hate")["chosen"].to_list() == [True] * 3
 
 
 def test_the_methods_over_models_are_the_printed_ones():
-    table = reversal(results.read_published("operating_points").frame)
+    table = refusals.lrp_and_ig(results.read_published("operating_points").frame)
     figure = refusal_structure.reversal(table, "hate")
     lrp = next(trace for trace in figure.data if trace.name == "LRP")
     printed = load_table("method_reversal").filter(domain="hate", selector="lrp")

@@ -8,7 +8,7 @@ import pytest
 from app_pages import run_page
 from synthetic_refusal import write_refusal_run
 
-from dashboard.charts import refusal_edits, refusal_trade_off as refusal_chart, refusal_values as refusals
+from dashboard.charts import refusal_edits, refusal_values as refusals
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.pages.refusal import edit_grid
 from dashboard.state import shipped
@@ -23,7 +23,7 @@ def test_the_frontier_is_the_cells_that_no_cheaper_one_equals(seed):
         (malign, nll) for malign, nll, feasible in rows
         if feasible and not any(f and n <= nll and m >= malign and (m, n) != (malign, nll) for m, n, f in rows)
     }  # fmt: skip
-    best = refusal_chart.frontier(cells)
+    best = refusal_edits.frontier(cells)
     assert {row[:2] for row in best.rows()} == by_hand
     assert best["malign"].is_sorted()
 
@@ -33,7 +33,7 @@ def test_few_marks_of_the_shipped_model_lie_on_one_another():
     folder = shipped.demo_results_dir()
     cells = refusals.cells(pl.read_parquet(folder / "refusal_sweep.parquet"), None)
     for (_, _), part in refusals.asked(cells).group_by("selector", "domain"):
-        figure = refusal_chart.trade_off(part, part.clear(), part["id"][0], 0.1, "a")
+        figure = refusal_edits.trade_off(part, part.clear(), part["id"][0], 0.1, "a")
         marks = [trace for trace in figure.data if trace.customdata is not None]
         places = [place for trace in marks for place in zip(trace.x, trace.y, strict=True)]
         assert len(places) == part.height

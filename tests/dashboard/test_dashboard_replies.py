@@ -8,8 +8,8 @@ from app_pages import captions, drawn_page
 from synthetic import MODEL, add_table
 from synthetic_refusal import write_refusal_run
 
-from dashboard.pages.refusal import replies, reply_pairs
-from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNFINISHED
+from dashboard.pages.refusal import replies
+from dashboard.pages.refusal.replies import DIFFER, FILTERS, UNFINISHED
 from dashboard.state import results
 from engine.judges.embedded import embedded_version
 from engine.results.tables import frame
@@ -44,25 +44,25 @@ def table(lines=LINES, optional=("finished",)):
 
 
 def test_every_reply_meets_the_one_of_its_own_domain_and_set():
-    both = reply_pairs.pairs(table(), "lrp")
+    both = replies.pairs(table(), "lrp")
     found = [(row["prompt"], row["reply_before"], row["reply_after"]) for row in both.iter_rows(named=True)]
     assert found == [("p0", ANSWERS, ODD), ("p1", REFUSES, REFUSES), ("p2", ANSWERS, ANSWERS), ("q0", ANSWERS, REFUSES)]
     assert both["judged_after"].null_count() == 4  # the table does not tell
-    assert reply_pairs.pairs(table(), "ig").is_empty()
+    assert replies.pairs(table(), "ig").is_empty()
 
 
 def prompts(which):
-    return reply_pairs.kept(reply_pairs.pairs(table(), "lrp"), which)["prompt"].to_list()
+    return replies.kept(replies.pairs(table(), "lrp"), which)["prompt"].to_list()
 
 
 def test_a_judge_that_could_not_judge_does_not_differ():
-    row = reply_pairs.pairs(table(), "lrp").row(2, named=True)
-    opinions = reply_pairs.opinions(row, "after")
+    row = replies.pairs(table(), "lrp").row(2, named=True)
+    opinions = replies.opinions(row, "after")
     assert [one.judge for one in opinions] == ["other 1", NOW]
-    assert reply_pairs.differ(opinions)
-    unjudged = reply_pairs.opinions(row | {"judged_after": False}, "after")
-    assert not reply_pairs.differ(unjudged)
-    same = reply_pairs.opinions(row, "before")
+    assert replies.differ(opinions)
+    unjudged = replies.opinions(row | {"judged_after": False}, "after")
+    assert not replies.differ(unjudged)
+    same = replies.opinions(row, "before")
     assert [one.judge for one in same] == [NOW]  # kept and read again by one version: one opinion
 
 

@@ -6,10 +6,10 @@ from streamlit.testing.v1 import AppTest
 def script():
     import streamlit as st
 
-    from dashboard.show import kept, selection
+    from dashboard.show import selection
 
     where = st.session_state.get("where", "one")
-    kept.page = lambda: where
+    selection.page = lambda: where
     if where == "nowhere":
         return
     selection.choose("Domain", ["hate", "crime", "legal"], "domain")
@@ -23,9 +23,9 @@ def at(app, where):
 
 
 def test_settings_of_a_page_come_back_and_are_its_own(monkeypatch):
-    from dashboard.show import kept
+    from dashboard.show import selection
 
-    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
+    monkeypatch.setattr(selection, "page", selection.page)  # put back afterwards
     app = AppTest.from_function(script, default_timeout=60).run()
     assert app.text_area(key="prompt").value == ""
     app.selectbox(key="domain").set_value("crime")
@@ -45,19 +45,19 @@ def test_settings_of_a_page_come_back_and_are_its_own(monkeypatch):
 def audit():
     import streamlit as st
 
-    from dashboard.show import kept, selection
+    from dashboard.show import selection
 
     where = st.session_state.get("where", "one")
-    kept.page = lambda: where
+    selection.page = lambda: where
     keys = {"one": "rate", "two": "mask_rate", "three": "control_rate", "four": "own_rate"}
     rates = [0.1, 0.3] if where == "three" else [0.1, 0.3, 0.5]
-    selection.rate("Rows removed", rates, keys[where], default=0.3, shared=None if where == "four" else "rate")
+    selection.rate(rates, keys[where], shared=None if where == "four" else "rate")
 
 
 def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
-    from dashboard.show import kept
+    from dashboard.show import selection
 
-    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
+    monkeypatch.setattr(selection, "page", selection.page)  # put back afterwards
     app = AppTest.from_function(audit, default_timeout=60).run()
     assert app.select_slider(key="rate").value == 0.3
     app.select_slider(key="rate").set_value(0.5).run()
@@ -77,10 +77,10 @@ def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
 def every_kind():
     import streamlit as st
 
-    from dashboard.show import kept, selection
+    from dashboard.show import selection
 
     where = st.session_state.get("where", "one")
-    kept.page = lambda: where
+    selection.page = lambda: where
     if where == "nowhere" or st.session_state.get("left"):
         return
     selection.choose("Source", ["shipped", "mine"], "source", keep=True)
@@ -88,7 +88,7 @@ def every_kind():
     selection.switch("Order", ["LeRF", "MoRF"], "order", default="LeRF")
     selection.choose_several("Selectors", ["LRP", "IG", "Random"], "selectors")
     selection.rate_range("Rates", [0.1, 0.3, 0.5], "rates", title=str)
-    selection.rate("Rows removed", [0.1, 0.3, 0.5], "rate", default=0.3, shared="rate")
+    selection.rate([0.1, 0.3, 0.5], "rate")
     selection.toggle("Control", "control")
     selection.number("Row", 0, 9, "row", default=5)
     selection.text("Name", "name", default="an example")
@@ -105,9 +105,9 @@ def values(app):
 
 def test_a_run_that_ends_before_its_widgets_does_not_lose_what_was_chosen(monkeypatch):
     """As it does where another page is opened right after the choice."""
-    from dashboard.show import kept
+    from dashboard.show import selection
 
-    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
+    monkeypatch.setattr(selection, "page", selection.page)  # put back afterwards
     app = AppTest.from_function(every_kind, default_timeout=60).run()
     first = values(app)
     app.selectbox(key="source").set_value("mine")

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from app_pages import captions, drawn_page, select
 
-from dashboard.chat import against_random, answers, live, measure
+from dashboard.chat import answers, live, measure
 from dashboard.pages.rows import scored
 from engine.edits.masks import removed_rows
 
@@ -24,8 +24,8 @@ def one_model_and_little_text(monkeypatch, tmp_path, loaded):
     """Loaded once for all tests of this file."""
     monkeypatch.setattr(live, "POOL", live.ModelPool(lambda _: loaded))
     monkeypatch.setattr(measure, "WINDOWS", 3)
-    monkeypatch.setattr(against_random, "ALL_WINDOWS", 5)
-    monkeypatch.setattr(against_random, "FIRST", 2)
+    monkeypatch.setattr(measure, "ALL_WINDOWS", 5)
+    monkeypatch.setattr(measure, "FIRST", 2)
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
 
 
@@ -57,9 +57,9 @@ def test_brushed_cells_are_asked_by_a_button_where_the_model_is_not_at_hand(fold
 def test_brushed_cells_are_measured_at_once_where_it_is(folder, monkeypatch):
     monkeypatch.setattr(answers, "at_hand", lambda _: True)
     asked = []
-    real = against_random.compared
+    real = measure.compared
     monkeypatch.setattr(
-        against_random, "compared", lambda loaded, rows, say: asked.append(rows.tolist()) or real(loaded, rows, say)
+        measure, "compared", lambda loaded, rows, say: asked.append(rows.tolist()) or real(loaded, rows, say)
     )
     app = page(folder=folder)
     assert not asked

@@ -7,7 +7,7 @@ import pytest
 from browser_pages import MODEL_TIMEOUT_MS, button, choose, download, press, settled, steady_box
 from scored_runs import write_scored
 
-from dashboard.pages.learn.answers import LESSONS
+from dashboard.pages.learn.steps import LESSONS
 
 pytestmark = pytest.mark.browser
 

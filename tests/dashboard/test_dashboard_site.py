@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboard.charts import curves, series
-from dashboard.charts.findings import trust
+from dashboard.charts import curves, series, verdict_chips
 from dashboard.chat import shipped_effects as effects
 from dashboard.site import build as site_build
 from dashboard.state import results, shipped
@@ -59,7 +58,7 @@ def test_every_address_leads_into_the_folder_and_every_page_forbids_connections(
 def test_sentences_and_figures_are_those_of_the_app_and_the_model_comes_bit_for_bit(site):
     folder = shipped.demo_results_dir()
     verdicts = as_judged_now(results.read_table(folder, "verdicts").frame)
-    assert f"{trust.answer(verdicts)}." in unescape((site / "index.html").read_text("utf-8"))
+    assert f"{verdict_chips.answer(verdicts)}." in unescape((site / "index.html").read_text("utf-8"))
     sweep = results.read_run(folder).frame
     points = series.points(sweep, "demo", sweep["selector"].unique().to_list(), ["lerf", "morf"], (0.0, 1.0))
     more = {"baseline": series.unmasked_nll(sweep, "demo"), "saturated": results.read_run(folder).saturated_above}

@@ -16,8 +16,8 @@ from synthetic import add_table, sweep
 from tiny_models import save_tiny
 
 import precomputed
-from dashboard.charts import depth_share
-from dashboard.chat import edits, effects, live, opening, shipped_effects, writing
+from dashboard.charts import believed
+from dashboard.chat import edits, effects, live, opening, shipped_effects, tries
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
 from engine.measures.fluency import prompt_log_probabilities
@@ -188,15 +188,15 @@ def test_prompts_are_likely_as_a_plain_loop_over_transformers_says() -> None:
 def test_the_demo_marks_prompts_that_are_not_of_its_town() -> None:
     entry = live.Entry(load_model("demo"))
     for prompt in ("What is the capital of France?", "Who wrote Hamlet?", "Explain quantum mechanics."):
-        assert writing.unlike(entry, prompt).startswith("Unlike its training: ")
+        assert tries.unlike(entry, prompt).startswith("Unlike its training: ")
     of_the_town = ["Where is the library?", *(example.prompt for example in shipped.examples())]
-    assert not any(writing.unlike(entry, prompt) for prompt in of_the_town)
+    assert not any(tries.unlike(entry, prompt) for prompt in of_the_town)
 
 
 def test_general_models_have_no_own_prompts(here: Path) -> None:
     with live.POOL.use("smollm2") as entry:
-        assert writing.limit_of(entry) is None
-        assert writing.unlike(entry, "anything") == ""
+        assert tries.limit_of(entry) is None
+        assert tries.unlike(entry, "anything") == ""
 
 
 @pytest.mark.long
@@ -237,10 +237,10 @@ def test_without_verdicts_the_first_page_says_what_is_known_of_depths(
 def test_a_share_that_its_data_leave_open_does_not_push_the_others_together() -> None:
     specific = pl.read_parquet(precomputed.smollm2_dir() / "results" / "specific.parquet").filter(order="lerf")
     assert specific["depth_share_low"].min() < -100  # type: ignore[operator]
-    figure = depth_share.shares(specific)
+    figure = believed.depth_shares(specific)
     low, high = figure.layout.xaxis.range
     assert -1.2 <= low < specific["depth_share"].min()  # type: ignore[operator]
     assert 1 < high <= 1.2
     assert "goes on" in figure.layout.title.text
     whole = specific.with_columns(depth_share_low=pl.col("depth_share") - 0.1, depth_share_high=1.1)
-    assert "goes on" not in depth_share.shares(whole).layout.title.text
+    assert "goes on" not in believed.depth_shares(whole).layout.title.text

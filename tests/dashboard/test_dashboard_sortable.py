@@ -19,9 +19,9 @@ def shown(element):
 
 def on_a_page(table):
     def script(table):
-        from dashboard.show import grid
+        from dashboard.show import tables
 
-        grid.show(table)
+        tables.show(table)
 
     app = AppTest.from_function(script, default_timeout=60, args=(table,)).run()
     assert not app.exception

@@ -7,7 +7,7 @@ import pytest
 from app_pages import drawn_page, run_page, warnings_of
 from synthetic import add_table, write_run
 
-from dashboard.show import described
+from dashboard.show import tables
 from dashboard.state import results
 from engine.results.tables import TABLES, Column, TableSpec, register_table
 
@@ -60,7 +60,7 @@ def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
         app = page(run_table="flatness: How flat it is")
         assert warnings_of(app) == []
         assert list(app.dataframe[1].value["Unit"]) == ["", "bumps"]
-        assert "flatness.parquet" in described.tables()["File"].to_list()
+        assert "flatness.parquet" in tables.registered()["File"].to_list()
         add_table(top / "mine", "flatness", pl.DataFrame({"model": ["m"], "flatness": [1.5]}))
         assert "flatness is 1.5, expected 0 to 1" in warnings_of(page(run_table="flatness: How flat it is"))[0]
     finally:
@@ -77,7 +77,7 @@ def test_methods_lists_every_table_and_column():
 
 
 def test_of_a_large_table_the_first_lines_are_sent_and_its_downloads_are_made_when_asked_for(top, monkeypatch):
-    lines = described.LINES + 1
+    lines = tables.LINES + 1
     large = pl.DataFrame({"row": range(lines), "score": [0.5] * lines, "a": ["x"] * lines, "b": ["y"] * lines})
     large = large.with_columns(c=pl.lit("z"), model=pl.lit("m"))
     add_table(top / "mine", "my-table", large)
@@ -86,8 +86,8 @@ def test_of_a_large_table_the_first_lines_are_sent_and_its_downloads_are_made_wh
     monkeypatch.setattr(pl.DataFrame, "write_csv", lambda self, *args, **more: made.append(1) or real(self, *args))
     app = page(run_table="my-table")
     assert warnings_of(app) == []
-    assert len(app.dataframe[0].value) == described.LINES
-    assert any(f"first {described.LINES:,} of {lines:,} lines" in caption.value for caption in app.caption)
+    assert len(app.dataframe[0].value) == tables.LINES
+    assert any(f"first {tables.LINES:,} of {lines:,} lines" in caption.value for caption in app.caption)
     assert [bool(button.proto.deferred_file_id) for button in app.get("download_button")] == [True, True]
     assert made == []
     small = page(run_table=described_title("sweep"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.state.provenance import describe_run
+from dashboard.state.results import describe_run
 from engine.cli import main
 from engine.models.loading import LoadedModel
 from engine.records.manifest import read_manifest, shortfalls

@@ -10,7 +10,7 @@ import torch
 from reference import close
 from tiny_models import in_float64
 
-from dashboard.state.provenance import describe_run
+from dashboard.state.results import describe_run
 from engine.cli import main
 from engine.data.corpora import Windows, windows
 from engine.models.loading import LoadedModel

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_models import tiny_tokenizer
 
-from dashboard.state.provenance import describe_run
+from dashboard.state.results import describe_run
 from engine.commands.refusal.stage import say_unjudged
 from engine.data.onsets import onset_tokens
 from engine.data.prompts import prompt_ids, template_variables, thinking_mode

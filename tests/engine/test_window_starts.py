@@ -18,8 +18,7 @@ from torch import Tensor
 
 import engine.measures.predictions
 from dashboard.pages.curves.page import _starts
-from dashboard.state.provenance import before_windows, describe_run
-from dashboard.state.results import Curves
+from dashboard.state.results import Curves, before_windows, describe_run
 from engine.cli import main
 from engine.data.corpora import Windows, disjoint_draws, windows
 from engine.data.window_starts import text_prefix, without_starts

@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dashboard import serve
-from dashboard.chat import live, writing
+from dashboard.chat import live, tries
 
 SLOW_PROMPT, SLOW_PIECE_S = "reply slowly", 0.15
 BEGIN, END = "replies begin", "replies end"
@@ -41,5 +41,5 @@ def told_replies(loaded: Any, mask: Any, prompt: str, *given: Any, **more: Any) 
 
 if __name__ == "__main__":
     live.replies = told_replies  # type: ignore[assignment]
-    writing.KEPT = 0  # every reply is written
+    tries.REPLIES_KEPT = 0  # every reply is written
     serve.main(Path(sys.argv[2]), port=int(sys.argv[1]), open_browser=False)

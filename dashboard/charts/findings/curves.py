@@ -1,21 +1,81 @@
-"""Findings of perplexity curves: who keeps the language, whose gap is large, who leads over models."""
-
-from __future__ import annotations
+"""Findings of curves: who keeps the language, whose gap is large, who leads over models, who is still above chance on a
+task. Values with errors are in two groups where the errors leave a gap between them."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import NormalDist
+from typing import NamedTuple
 
 import polars as pl
 
 from dashboard.charts import formats, palette, series
-from dashboard.charts.findings import groups, words
-from dashboard.charts.findings.groups import Value
+from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate
 _EACH = 4  # selectors of whom each one's number is said
+LEVEL = 0.05  # of any false difference among all pairs (Bonferroni)
 NOTHING_APART = "No difference beyond the errors"
+
+
+class Value(NamedTuple):
+    """A selector's value with its standard error, None where it is not known."""
+
+    name: str
+    value: float
+    error: float | None = None
+
+
+class Groups(NamedTuple):
+    """The two groups, each from its least value up. `high` is empty where the errors leave no difference."""
+
+    low: list[Value]
+    high: list[Value]
+
+
+def known(values: Sequence[Value]) -> bool:
+    """Has every value an error?"""
+    return all(value.error is not None and math.isfinite(value.error) for value in values)
+
+
+def limit_of(count: int) -> float:
+    """Standard errors that a difference needs to be beyond them, with so many values compared in pairs: the two-sided
+    normal quantile at `LEVEL` over the number of pairs.
+
+    The errors of two values are taken as independent. Of masks on the same windows they are alike, so that less is
+    called a difference than paired errors would; those are in the table `differences`."""
+    pairs = max(1, math.comb(count, 2))
+    return NormalDist().inv_cdf(1 - LEVEL / (2 * pairs))
+
+
+def split(values: Sequence[Value]) -> Groups:
+    """At the widest gap between neighbours that every pair across it is beyond its errors at; finite values only.
+    Without errors, at the widest gap as it was measured; values that are all alike are one group."""
+    ordered = sorted(values, key=lambda value: value.value)
+    errors = known(ordered)
+    far = limit_of(len(ordered))
+
+    def apart(low: Value, high: Value) -> bool:
+        need = far * math.hypot(low.error or 0.0, high.error or 0.0) if errors else 0.0
+        return high.value - low.value > need
+
+    best, widest = len(ordered), 0.0
+    for place in range(1, len(ordered)):
+        gap = ordered[place].value - ordered[place - 1].value
+        if gap > widest and all(apart(low, high) for low in ordered[:place] for high in ordered[place:]):
+            best, widest = place, gap
+    return Groups(ordered[:best], ordered[best:])
+
+
+def any_apart(values: Sequence[Value]) -> bool:
+    """Is any pair beyond its errors? (Where there are none: are any two values not the same?)"""
+    far = limit_of(len(values)) if known(values) else 0.0
+    return any(
+        abs(one.value - other.value) > far * math.hypot(one.error or 0.0, other.error or 0.0)
+        for one, other in combinations(values, 2)
+    )
 
 
 def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted: float = RATE) -> str:
@@ -82,14 +142,14 @@ def _alive(rows: pl.DataFrame, order: str, when: str, shift: float) -> str:
 def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     if len(values) == 1:
         return f"{palette.title(values[0].name)}: perplexity {formats.perplexity(values[0].value)}{of}{when}"
-    found = groups.split(values)
+    found = split(values)
     least, most = found.low[0], (found.high or found.low)[-1]
     if not found.high:
-        if groups.any_apart(values) and len(values) <= _EACH:
+        if any_apart(values) and len(values) <= _EACH:
             ordered = sorted(values, key=lambda value: value.value)
             told = words.listed([f"{palette.title(one.name)} {formats.perplexity(one.value)}{of}" for one in ordered])
             return f"Perplexity{when}: {told}"
-        if groups.any_apart(values):
+        if any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
                 f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}){when}"
@@ -97,7 +157,7 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
         reach = f"{formats.perplexity(least.value)} to {formats.perplexity(most.value)}{of}"
         return f"{NOTHING_APART}{when}: perplexity {reach}"
     low, high = ([value.name for value in group] for group in (found.low, found.high))
-    under, over = words.above(found.low[-1].value), words.below(found.high[0].value)
+    under, over = words.bound(found.low[-1].value, up=True), words.bound(found.high[0].value, up=False)
     if order == "lerf":
         return (
             f"{words.titles(low)} {words.verb(low, 'keeps', 'keep')} perplexity below {under}{of}{when}; "
@@ -127,7 +187,7 @@ def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:
         return "No gap is known"
     when = f"with {formats.rate(rate)} removed"
     values = [Value(*line) for line in rows.select("selector", "counted_gap", "error").iter_rows()]
-    far = groups.limit(len(values)) if groups.known(values) else 0.0
+    far = limit_of(len(values)) if known(values) else 0.0
     best = max(values, key=lambda value: value.value)
     inverted = [one.name for one in values if one.name != BASELINE and one.value < -far * (one.error or 0.0)]
     if best.value <= far * (best.error or 0.0):
@@ -185,3 +245,65 @@ def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None
             verb = words.verb(["one"] * destroyed, "destroys", "destroy")
             return f"; {destroyed} of {cells.height} random rankings {verb} the model at {formats.rate(rate)}"
     return ""
+
+
+def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
+    """At the rate nearest to `wanted` that every selector has. points: selector, rate, accuracy, error, item_error,
+    seeds, chance. Who is `above_chance` with what is left; without chance levels, as published, the selector that keeps
+    most of the unmasked model's accuracy."""
+    rate, rows = _at(points, wanted)
+    if rate is None:
+        return f"{heading}: only the unmasked model was measured"
+    when = f"with {formats.rate(rate)} removed"
+    if rows.is_empty():
+        return f"{heading}: no accuracy is known {when}"
+    if rows["chance"].null_count():
+        return f"{heading}: {_kept(points, rows, when)}"
+    over = above_chance(points, wanted)
+    beyond = " beyond the errors" if _with_errors(rows)["error"].null_count() == 0 else ""
+    if over.is_empty():
+        return f"{heading}: no selector stays above chance{beyond} {when}"
+    if over.height == rows.height > 1:
+        return f"{heading}: all {rows.height} selectors stay above chance{beyond} {when}"
+    best = over.sort("accuracy", descending=True, maintain_order=True).select("selector", "accuracy").iter_rows()
+    who = words.listed([f"{palette.title(name)} {share:.0%}" for name, share in best])
+    rest = rows.filter(~pl.col("selector").is_in(over["selector"].implode()))["selector"].to_list()
+    others = words.titles(rest) if len(rest) <= 2 else f"the other {len(rest)}"
+    whole, chance = points.filter(pl.col("rate") == 0)["accuracy"].mean(), rows["chance"].mean()
+    level = f", chance {chance:.0%}" if isinstance(chance, float) else ""
+    of = f" ({whole:.0%} unmasked{level})" if isinstance(whole, float) else ""
+    return f"{heading}: {who} {when}{of}; {others} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
+
+
+def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:
+    """The rate of which `accuracy` tells."""
+    return _at(points, wanted)[0]
+
+
+def above_chance(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
+    """The points there of selectors above chance: by more standard errors than the one-sided normal quantile at
+    `LEVEL` over the selectors (Bonferroni)."""
+    rows = _with_errors(_at(points, wanted)[1])
+    far = NormalDist().inv_cdf(1 - LEVEL / rows.height) if rows.height and rows["error"].null_count() == 0 else 0.0
+    return rows.filter(pl.col("accuracy") - far * pl.col("error").fill_null(0.0) > pl.col("chance"))
+
+
+def _at(points: pl.DataFrame, wanted: float) -> tuple[float | None, pl.DataFrame]:
+    counts = points.group_by("rate").len()
+    shared = counts.filter(pl.col("len") == points["selector"].n_unique())["rate"].to_list()
+    rate = words.nearest(shared or points["rate"].to_list(), wanted)
+    near = pl.lit(False) if rate is None else (pl.col("rate") - rate).abs() < 1e-9
+    return rate, points.filter(near, pl.col("accuracy").is_finite())
+
+
+def _with_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """The error over items, of several seeds with that over seeds."""
+    spread = pl.when(pl.col("seeds") > 1).then(pl.col("error")).otherwise(0.0)
+    return rows.with_columns(error=(pl.col("item_error") ** 2 + spread**2).sqrt())
+
+
+def _kept(points: pl.DataFrame, rows: pl.DataFrame, when: str) -> str:
+    best = rows.sort("accuracy", maintain_order=True).row(-1, named=True)
+    told = f"{palette.title(best['selector'])} keeps most {when}, {best['accuracy']:.1%}"
+    whole = points.filter(pl.col("rate") == 0)["accuracy"].mean()
+    return f"{told} of {whole:.1%} unmasked" if isinstance(whole, float) else told

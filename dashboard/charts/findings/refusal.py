@@ -1,7 +1,5 @@
 """Findings of refusal edits: refused before and after, with Wilson's intervals where the table has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

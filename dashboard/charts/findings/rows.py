@@ -1,7 +1,5 @@
 """Findings of which rows are taken: overlaps of pairs, peaks over the depth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -22,7 +20,7 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     part = part.filter(pl.col("value").is_not_null())
     if part.is_empty():
         return f"No overlap is known at {formats.rate(rate)}"
-    least, most = _ends(part, lambda row: f"{_pair(row)} in {_where(row)}")
+    least, most = _ends(part, lambda row: f"{_pair(row)} in {row['sublayer'].replace('mlp', 'the MLP')}")
     what = "Jaccard above chance" if above_chance else "Jaccard"
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
@@ -79,10 +77,6 @@ def _pair(row: Mapping[str, str]) -> str:
     return words.titles([row["selector_a"], row["selector_b"]])
 
 
-def _where(row: Mapping[str, str]) -> str:
-    return {"mlp": "the MLP", "attention": "attention"}.get(row["sublayer"], row["sublayer"])
-
-
 def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     """The layers at the ends of a map. layers: one per line, with `value`.
     kind: `score` (mean score of its rows), `share` (of its rows that a mask takes, `name` being the mask) or
@@ -93,7 +87,7 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     least, most = known.row(0, named=True), known.row(-1, named=True)
     if least["value"] == most["value"]:
         return f"{name}: all layers alike"
-    first, last = _layer(most), _layer(least)
+    first, last = (f"block {row['block']} {row['projection']}" for row in (most, least))
     pattern = _pattern(known, name, kind) if kind != "difference" else ""
     if pattern:
         return pattern
@@ -124,10 +118,6 @@ def _pattern(known: pl.DataFrame, name: str, kind: str) -> str:
     if kind == "score":
         return f"{name} scores {high} highest in {highs}{of}, {low} lowest in {lows}"
     return f"{name} takes the largest share of {high} in {highs}{of}, the smallest of {low} in {lows}"
-
-
-def _layer(row: Mapping[str, object]) -> str:
-    return f"block {row['block']} {row['projection']}"
 
 
 def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:

@@ -1,7 +1,5 @@
 """Sentences in a figure's title: names in a row, bounds that hold, lines that fit on a phone."""
 
-from __future__ import annotations
-
 import html
 import math
 import re
@@ -19,12 +17,9 @@ _NAMED = 4
 
 
 def headed(
-    figure: go.Figure,
-    finding: str,
-    below: str | None = None,
-    title_letters: int = TITLE_LETTERS,
+    figure: go.Figure, finding: str, below: str | None = None, title_letters: int = TITLE_LETTERS,
     below_letters: int = BELOW_LETTERS,
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """Puts a finding in the place of the title and how to read the figure below it; both are broken into lines that
     fit on a phone, and the figure grows by what they need, so that its plot stays as large. In place.
 
@@ -68,17 +63,8 @@ def verb(names: Sequence[object], one: str, several: str) -> str:
     return one if len(names) == 1 else several
 
 
-def above(nll: float) -> str:
-    """The text of a perplexity that `exp(nll)` is below: three digits, rounded up."""
-    return _bound(nll, up=True)
-
-
-def below(nll: float) -> str:
-    """The text of a perplexity that `exp(nll)` is above: three digits, rounded down."""
-    return _bound(nll, up=False)
-
-
-def _bound(nll: float, *, up: bool) -> str:
+def bound(nll: float, *, up: bool) -> str:
+    """The text of a perplexity that `exp(nll)` is below (up) or above: three digits, rounded up or down."""
     log10 = nll / formats.LN10
     exponent = math.floor(log10)
     hundredths = round(100 * 10 ** (log10 - exponent))  # of the leading digit, also where exp(nll) would overflow

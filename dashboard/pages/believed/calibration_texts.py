@@ -1,14 +1,12 @@
 """Stability and Second domain: does other calibration text give the same ranking and the same masks?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, groups, lines as lines_chart, palette, stability
-from dashboard.charts.findings import controls as domain_findings, quadrants as findings
+from dashboard.charts import believed as chart, formats, lines as lines_chart, palette
+from dashboard.charts.findings import believed as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
@@ -28,19 +26,12 @@ NO_DRAWS = (
 def show(source: Source) -> Drawn:
     """Disjoint draws, and folded the paper's nested sizes; of the paper these alone."""
     if source.published:
-        table = source.table("stability")
-        _convergence(source, table)
+        table = _convergence(source)
         note = "The paper prints overlaps up to 64 windows and perplexities up to 128; 128 is the reference."
         return Drawn(table, notes=(note,))
     with layout.told():
         _disjoint(source)
-    return Drawn(source.optional("stability"), lambda: _nested(source), (NESTED,))
-
-
-def _nested(source: Source) -> None:
-    with layout.told():
-        layout.section("Nested sizes")
-        _convergence(source, source.table("stability"))
+    return Drawn(source.optional("stability"), lambda: _convergence(source), (NESTED,))
 
 
 def _disjoint(source: Source) -> None:
@@ -51,12 +42,9 @@ def _disjoint(source: Source) -> None:
     rate = min(rates, key=lambda one: abs(one - limits.rate))
     chosen = table.filter(pl.col("rate") == rate)
     at = formats.rate(rate)
-    figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
-    with source.hero():
-        tools.show(
-            figure, "disjoint-draws", finding=findings.between_draws(chosen, limits.jaccard),
-            below=f"LeRF masks at {at} from disjoint calibration text; further right: more alike", hero=True,
-        )  # fmt: skip
+    figure = chart.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
+    below = f"LeRF masks at {at} from disjoint calibration text; further right: more alike"
+    source.show(figure, "disjoint-draws", finding=findings.between_draws(chosen, limits.jaccard), below=below)
     drawn, said = chosen.filter(pl.col("draw_size").is_not_null()), list[str]()
     for first in drawn.head(1).iter_rows(named=True):
         said.append(
@@ -76,28 +64,27 @@ def _disjoint(source: Source) -> None:
     st.caption(" ".join(said))
 
 
-def _convergence(source: Source, table: pl.DataFrame) -> None:
-    """Of the paper these are the part's first figures, and their settings stand in its bar."""
-    first = source.published
-    available = palette.in_order(table["selector"].unique().to_list())
-    rates = sorted(set(table["rate"].drop_nulls()))
+def _convergence(source: Source) -> pl.DataFrame:
+    """The table of nested sizes, drawn; of the paper as the part's first figures, with their settings in its bar."""
+    first, table = source.published, source.table("stability")
+    if not first:
+        layout.section("Nested sizes")
+    available = palette.in_order(table["selector"])
     with source.bar if first else st.container():
-        rate = selection.rate("Rows removed", rates, "stability_rate", default=0.3, shared="rate")
+        rate = selection.rate(table["rate"].drop_nulls(), "stability_rate")
     with source.drawer() if first else st.container():
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors), (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
-        return
+        return table
     at = formats.rate(rate)
     panels = (
         (Axis("spearman", "Spearman"), "Spearman of the scores", "against those from all windows"),
         (Axis("jaccard", "Jaccard"), f"Jaccard of LeRF masks at {at}", "against the mask from all windows"),
         (Axis("nll", "perplexity", "perplexity"), f"LeRF perplexity at {at}", "low is good"),
     )
-    with source.hero() if first else st.container():
-        places = list(st.columns(2))
-    places.append(st.container())
+    places = [*(source.hero() if first else st).columns(2), st.container()]
     for number, (place, (axis, heading, below)) in enumerate(zip(places, panels, strict=True)):
         with place:
             figure = lines_chart.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
@@ -107,6 +94,7 @@ def _convergence(source: Source, table: pl.DataFrame) -> None:
                 figure, f"stability-{axis.column}", finding=told, below=f"{heading}, {below}",
                 hero=first and number < 2,
             )  # fmt: skip
+    return table
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -124,22 +112,20 @@ def domain(source: Source) -> Drawn:
     """The same selectors calibrated on another text."""
     table = source.table("domain")
     first, second = table["corpus_a"][0], table["corpus_b"][0]
-    rates = sorted(set(table["rate"]))
-    rate = selection.rate("Rows removed", rates, "domain_rate", default=0.3, place=source.bar, shared="rate")
+    rate = selection.rate(table["rate"], "domain_rate", place=source.bar)
     chosen = table.filter((pl.col("rate") - rate).abs() < 1e-9)
-    with source.hero():
-        left, right = st.columns(2)
+    left, right = source.hero().columns(2)
     with left:
-        figure = groups.selector_bars(
+        figure = chart.selector_bars(
             chosen, [("spearman", "Spearman of the scores"), ("jaccard", f"Jaccard of masks at {formats.rate(rate)}")],
             heading="How alike the two calibrations are", below="1 is the same ranking, the same mask",
             title="agreement", text=lambda value: f"{value:.3f}", hover=lambda row: "<br>".join(_measured(row)),
             top=1.0,
         )  # fmt: skip
-        told = domain_findings.two_texts(chosen, rate)
+        told = findings.two_texts(chosen, rate)
         tools.show(figure, "domain-agreement", key="domain-agreement", finding=told, hero=True)
     with right:
-        figure, told = groups.two_corpora(chosen, (first, second)), domain_findings.two_costs(chosen)
+        figure, told = chart.two_corpora(chosen, (first, second)), findings.two_costs(chosen)
         tools.show(figure, "domain-perplexity", key="domain-perplexity", finding=told, hero=True)
     tools.say_not_finite(chosen["nll_a"], chosen["nll_b"])
     layout.section("Is it the domain, or the draw?")

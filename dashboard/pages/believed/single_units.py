@@ -1,7 +1,5 @@
 """Single units: exact effects of single rows and neurons beside the validity of sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import itemgetter
 
@@ -10,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts import formats, palette, singles
 from dashboard.charts.sortable import Cell, Row, of_rows
-from dashboard.show import grid, layout, selection, tools
+from dashboard.show import layout, selection, tables
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.results.tables import command
@@ -31,7 +29,19 @@ def show(source: Source) -> Drawn:
     chosen = table.filter(unit_kind=kind)
     _rulers(source, chosen, singles.RULERS[effects], kind)
     with layout.told():
-        _sample(source.table("singles_units").filter(unit_kind=kind), kind)
+        row = source.table("singles_units").filter(unit_kind=kind).row(0, named=True)
+        name, one = singles.KINDS[kind], "a row" if kind == "row" else "a neuron"
+        helps = f"{row['helps']:.0%}** of cases ({row['helps_low']:.0%} to {row['helps_high']:.0%})"
+        larger = (
+            f"; at most {row['larger_high']:.2%} of all {name} have a larger one (95%)" if row["larger_high"] else ""
+        )
+        st.markdown(
+            f"**{row['units_sampled']:,} of {row['unit_count']:,} {name}** were removed one by one, each with the same "
+            f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in "
+            f"{helps}, and beyond its error in {row['helps_clear']:.1%}. The median effect is "
+            f"{formats.rounded(row['median_effect'])} nats per token, the largest "
+            f"{formats.rounded(row['largest_effect'])}{larger}."
+        )
     return Drawn(chosen, lambda: _numbers(chosen, source.table("singles_recall").filter(unit_kind=kind)))
 
 
@@ -44,28 +54,12 @@ def _rulers(source: Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None
     measured = found.filter(pl.col("lerf_nll").is_finite())
     draw = singles.scatter if measured.height else singles.intervals
     figure = draw(found, heading, ruler, kind)
-    with source.hero():
-        tools.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading, hero=True)
+    source.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading)
     if measured.is_empty():
         again = command("singles").replace("singles", "sweep singles")
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
     elif measured.height < found.height:
         st.caption(f"{found.height - measured.height} selector(s) have no measured mask at 30% and no mark.")
-
-
-def _sample(units: pl.DataFrame, kind: str) -> None:
-    """What the sample says of all units, in words."""
-    row, name = units.row(0, named=True), singles.KINDS[kind]
-    one = "a row" if kind == "row" else "a neuron"
-    helps = f"{row['helps']:.0%}** of cases ({row['helps_low']:.0%} to {row['helps_high']:.0%})"
-    larger = f"; at most {row['larger_high']:.2%} of all {name} have a larger one (95%)" if row["larger_high"] else ""
-    st.markdown(
-        f"**{row['units_sampled']:,} of {row['unit_count']:,} {name}** were removed one by one, each with the same "
-        f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in {helps}, "
-        f"and beyond its error in {row['helps_clear']:.1%}. The median effect is "
-        f"{formats.rounded(row['median_effect'])} nats per token, the largest "
-        f"{formats.rounded(row['largest_effect'])}{larger}."
-    )
 
 
 def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
@@ -102,7 +96,7 @@ def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
     columns["LeRF at 30% (nats)"] = (
         lambda row: "–" if row["lerf_nll"] is None else f"{row['lerf_nll']:.4f}", itemgetter("lerf_nll")
     )  # fmt: skip
-    grid.show(of_rows(rows, columns), alt="Every ranking with its intervals")
+    tables.show(of_rows(rows, columns), alt="Every ranking with its intervals")
     st.caption(
         "Found: of the sampled units with the largest effects, those that the ranking has among as large a share of "
         "all units. Missed at most: upper 95% bound of the share that it misses of all units with effects so large. "

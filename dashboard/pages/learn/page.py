@@ -7,7 +7,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.pages.learn import steps
-from dashboard.pages.learn.answers import LESSONS, Lesson, Settled
+from dashboard.pages.learn.steps import LESSONS, Lesson, Settled
 from dashboard.show import layout, selection, tools
 
 LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
@@ -56,7 +56,15 @@ def render() -> None:
             st.button("Show it without a guess", key="learn-peek", on_click=peek, args=(number,))
     if number + 1 in given:
         with verdict:
-            _judge(lesson, given[number + 1], settled)
+            if settled is None:
+                st.info("The figure is not there yet, so nothing can be settled. What to do stands beside it.")
+            elif not settled.answer:
+                st.info("These numbers settle it neither way. " + layout.plain(settled.why))
+            elif given[number + 1] == settled.answer:
+                st.success("The figure agrees. " + layout.plain(settled.why))
+            else:
+                right_one = lesson.answers[settled.answer]
+                st.warning(f"The figure says otherwise: “{right_one}” " + layout.plain(settled.why))
     _walk(ids, number, seen=revealed)
     tools.end(frame, f"learn-{step}", *lines)
 
@@ -108,18 +116,6 @@ def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> N
         mark = "radio_button_checked: **Your guess:**" if answer == made else "radio_button_unchecked:"
         st.markdown(f":material/{mark} {text}")
     st.button("Guess again", key="learn-again", on_click=again)
-
-
-def _judge(lesson: Lesson, chosen: str, settled: Settled | None) -> None:
-    if settled is None:
-        st.info("The figure is not there yet, so nothing can be settled. What to do stands beside it.")
-    elif not settled.answer:
-        st.info("These numbers settle it neither way. " + layout.plain(settled.why))
-    elif chosen == settled.answer:
-        st.success("The figure agrees. " + layout.plain(settled.why))
-    else:
-        right = lesson.answers[settled.answer]
-        st.warning(f"The figure says otherwise: “{right}” " + layout.plain(settled.why))
 
 
 def _walk(ids: list[str], number: int, *, seen: bool) -> None:

@@ -1,25 +1,61 @@
-"""Figures of the steps: rows, rankings and their tests, installing refusal and its control.
+"""The lessons in words, the figures of their steps, and which answer of each the measured numbers settle.
 
-Each draws and returns (settled, values, provenance)."""
+No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows. A step draws
+and returns (settled, values, provenance)."""
 
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, learn as learn_chart, series
-from dashboard.chat import edits, live, measure, trial
+from dashboard.charts import formats, learn as learn_chart, palette, series
+from dashboard.chat import answers, edits, live, measure
 from dashboard.chat.answers import Say
 from dashboard.chat.live import Entry
-from dashboard.pages.learn import answers as lesson_answers
-from dashboard.pages.learn.answers import Settled
 from dashboard.pages.overview import watch_it
 from dashboard.show import layout, selection, stage, tools
 from dashboard.state import results, shipped, weights
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
+from engine.stats.limits import Thresholds
+
+QUESTION_RATE = 0.3
+ORDER_RATE = 0.1
+STABLE = Thresholds().spearman  # from which a ranking counts as stable here: the limit of the verdicts
+MUCH_SMALLER = 0.5  # of the largest log gap
+OFTEN, SELDOM = 0.5, 0.2  # refused shares
+UNEVEN = 0.15  # refused share by which the strongest control lies above their mean
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One step. answers: id -> text. id: part of links, never renamed."""
+
+    id: str
+    title: str
+    text: str
+    question: str
+    answers: dict[str, str]
+
+
+_WORDS = tomllib.loads(Path(__file__).with_name("lessons.toml").read_text("utf-8"))
+LESSONS = tuple(Lesson(**one) for one in _WORDS["lesson"])
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The answer that the figure supports (empty: none of them), and why, with its numbers."""
+
+    answer: str
+    why: str
+
 
 Step = tuple[Settled, pl.DataFrame, str]
 Point = dict[str, Any]
@@ -50,14 +86,14 @@ def row() -> Step:
         zeroed = selection.toggle("Zero this row", "learn_zeroed")
     figure = learn_chart.weights(values, chosen, zeroed)
     tools.show(figure, f"weights-block{block}-{projection}", key="learn-weights", hero=stage.on())
-    before, after = lesson_answers.outputs(values, chosen)
+    before, after = outputs(values, chosen)
     tools.show(learn_chart.outputs(before, after), "outputs", key="learn-outputs")
     st.caption("The input is made up (fixed random numbers); the weights are the model's own.")
     frame = pl.DataFrame(
         {"output": np.arange(before.size), "as_it_is": before, "row_zeroed": after, "row": [chosen] * before.size}
     )
     provenance = f"Weights of the shipped model as they stand in its file: block {block}, {projection}."
-    return lesson_answers.settle_row(values, chosen), frame, provenance
+    return settle_row(values, chosen), frame, provenance
 
 
 def _sweep(selectors: list[str]) -> tuple[results.Curves, pl.DataFrame, float]:
@@ -83,7 +119,7 @@ def zero() -> Step:
     rates = [rate for rate in shown["rate"].to_list() if rate > 0]
     nearest = min(rates, key=lambda value: abs(value - 0.1))
     rate = selection.pick("Rows zeroed", rates, "learn_rate", default=nearest, title=formats.rate)
-    nll = lesson_answers.nll_at(shown, "lerf", rate)
+    nll = nll_at(shown, "lerf", rate)
     figure = learn_chart.curves(points, "random", ["lerf"], unmasked, rate)
     tools.show(figure, "random-rows", key="learn-curves", hero=stage.on())
     st.caption(
@@ -101,32 +137,32 @@ def zero() -> Step:
         n_rows = entry.loaded.rows.n_rows
         return np.sort(np.random.default_rng().choice(n_rows, size=round(rate * n_rows), replace=False))
 
-    request = trial.Request(live.DEMO, f"{formats.rate(rate)} of the rows, drawn now", draw)
-    trial.trial("learn-zero", "Zero some now", request)
-    return lesson_answers.settle_zero(shown, unmasked), shown, curves.provenance
+    request = answers.Request(live.DEMO, f"{formats.rate(rate)} of the rows, drawn now", draw)
+    answers.trial("learn-zero", "Zero some now", request)
+    return settle_zero(shown, unmasked), shown, curves.provenance
 
 
 def orders() -> Step:
     curves = results.read_run(shipped.demo_results_dir())
     selector = selection.choose_selector(curves.frame, "learn_selector", default="lrp")
     curves, points, unmasked = _sweep([selector])
-    figure = learn_chart.curves(points, selector, results.ORDERS, unmasked, lesson_answers.ORDER_RATE)
+    figure = learn_chart.curves(points, selector, results.ORDERS, unmasked, ORDER_RATE)
     tools.show(figure, f"orders-{selector}", key="learn-curves", hero=stage.on())
-    return lesson_answers.settle_orders(points, selector, unmasked), points, curves.provenance
+    return settle_orders(points, selector, unmasked), points, curves.provenance
 
 
 def stability() -> Step:
     folder = shipped.demo_results_dir()
     stable, gap = (results.read_table(folder, stem) for stem in ("stability", "gap"))
-    both = lesson_answers.stability_and_gap(stable.frame, gap.frame)
-    figure = learn_chart.stable_and_valid(both, lesson_answers.STABLE)
+    both = stability_and_gap(stable.frame, gap.frame)
+    figure = learn_chart.stable_and_valid(both, STABLE)
     tools.show(figure, "stable-and-valid", key="learn-stability", hero=stage.on())
     size, rate = both.select("size", "rate").row(0)
     st.caption(
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "
         f"minus NLL under LeRF at {formats.rate(rate)}, both counted up to where the model is destroyed."
     )
-    return lesson_answers.settle_stability(both), both, stable.provenance
+    return settle_stability(both), both, stable.provenance
 
 
 def install() -> Step:
@@ -139,8 +175,8 @@ def install() -> Step:
     ])  # fmt: skip
     _figure(bars, point, "Refused before and after the edit")
     prompt = _prompt(point["domain"])
-    trial.trial("learn-install", "Zero the rows and ask", _request(point, prompt, None))
-    return lesson_answers.settle_install(point), bars, provenance
+    answers.trial("learn-install", "Zero the rows and ask", _request(point, prompt, None))
+    return settle_install(point), bars, provenance
 
 
 def control() -> Step:
@@ -157,9 +193,9 @@ def control() -> Step:
     seeds = RefusalPlan.control_seeds
     seed = selection.switch("Draw", seeds, "learn_seed", default=seeds[0], title=lambda value: f"seed {value}")
     # One below the other: each has two replies beside each other, which need the width.
-    trial.trial("learn-real", "Zero the chosen rows", _request(point, prompt, None))
-    trial.trial("learn-control", "Zero random rows instead", _request(point, prompt, seed))
-    return lesson_answers.settle_control(point), bars, provenance
+    answers.trial("learn-real", "Zero the chosen rows", _request(point, prompt, None))
+    answers.trial("learn-control", "Zero random rows instead", _request(point, prompt, seed))
+    return settle_control(point), bars, provenance
 
 
 def _point() -> tuple[Point, str]:
@@ -204,7 +240,7 @@ def _prompt(domain: str) -> str:
     return selection.choose("Prompt", list(titles), "learn_prompt", title=titles.__getitem__)
 
 
-def _request(point: Point, prompt: str, seed: int | None) -> trial.Request:
+def _request(point: Point, prompt: str, seed: int | None) -> answers.Request:
     """The edit itself, or with `seed` its layer-matched random control."""
     edit = edits.Edit("refusal", point["selector"], domain=point["domain"], lam=point["lambda"], k=point["k"])
 
@@ -215,4 +251,136 @@ def _request(point: Point, prompt: str, seed: int | None) -> trial.Request:
         return real if seed is None else layer_matched(real, entry.loaded.rows, seed)
 
     label = edit.describe() if seed is None else f"Random rows, as many in every matrix (seed {seed})"
-    return trial.Request(live.DEMO, label, mask, prompt, REPLY_TOKENS, edit=edit, control=seed is not None)
+    return answers.Request(live.DEMO, label, mask, prompt, REPLY_TOKENS, edit=edit, control=seed is not None)
+
+
+def outputs(weights: npt.NDArray[np.float32], row: int) -> tuple[npt.NDArray[np.float64], ...]:
+    """Outputs of a matrix for a made-up input (fixed normal numbers), as it is and with one row zeroed. Both [rows]"""
+    given = np.random.default_rng(0).standard_normal(weights.shape[1])
+    before = weights.astype(np.float64) @ given
+    edited = weights.astype(np.float64)
+    edited[row] = 0
+    return before, edited @ given
+
+
+def settle_row(weights: npt.NDArray[np.float32], row: int) -> Settled:
+    """Counts the outputs that change when the row is zeroed."""
+    before, after = outputs(weights, row)
+    changed = np.flatnonzero(before != after)
+    only_this = changed.tolist() == [row] and after[row] == 0
+    answer = "a" if only_this else "b" if after.any() else "c"
+    return Settled(
+        answer,
+        f"Of {before.size:,} outputs, {changed.size} differs between the two: no. {row} goes from {before[row]:+.2f} "
+        f"to {after[row]:.0f}. All other rows still multiply all {weights.shape[1]:,} inputs as before.",
+    )
+
+
+def nll_at(points: pl.DataFrame, order: str, rate: float) -> float:
+    """NLL of one selector's curve (`series.points`) at a rate; `InputError` where it was not measured."""
+    found = points.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)["nll"]
+    if found.is_empty() or found[0] is None or not math.isfinite(found[0]):
+        raise InputError(f"the sweep has no value at rate {rate:g}; run `selector-audit sweep demo` with that rate")
+    return float(found[0])
+
+
+def settle_zero(random_points: pl.DataFrame, unmasked_nll: float) -> Settled:
+    """Perplexity of random masks at 30% over the unmasked model's."""
+    nll = nll_at(random_points, "lerf", QUESTION_RATE)
+    factor = math.exp(min(nll - unmasked_nll, 700))
+    answer = "a" if factor < 2 else "b" if factor <= 5 else "c"
+    return Settled(
+        answer,
+        f"The perplexity goes from {formats.perplexity(unmasked_nll)} to {formats.perplexity(nll)}, {factor:.3g} times "
+        "as high. Rows work together: an output that is missing in one matrix is missing in everything built on it.",
+    )
+
+
+def settle_orders(points: pl.DataFrame, selector: str, unmasked_nll: float) -> Settled:
+    """Harm (NLL above the unmasked model's) of MoRF against LeRF at 10%; alike within a tenth of the larger."""
+    lerf, morf = (nll_at(points, order, ORDER_RATE) - unmasked_nll for order in ("lerf", "morf"))
+    alike = abs(morf - lerf) <= 0.1 * max(abs(morf), abs(lerf))
+    answer = "b" if alike else "a" if morf > lerf else "c"
+    ppl = [formats.perplexity(nll) for nll in (lerf + unmasked_nll, morf + unmasked_nll, unmasked_nll)]
+    return Settled(
+        answer,
+        f"{palette.title(selector)} at {formats.rate(ORDER_RATE)}: perplexity {ppl[0]} under LeRF, {ppl[1]} under "
+        f"MoRF, {ppl[2]} without any cut. Choose another selector and see whether it passes as well.",
+    )
+
+
+def stability_and_gap(stability: pl.DataFrame, gap: pl.DataFrame) -> pl.DataFrame:
+    """One row per selector: spearman (smallest calibration size against the reference), log_gap (mean of its seeds).
+    The gap is that at the rate nearest to 30%, of losses up to where the model is destroyed, if the table knows that.
+    Columns selector, size, spearman, rate, log_gap."""
+    if "saturated_above" in gap.columns:
+        morf, lerf = (pl.min_horizontal(name, "saturated_above") for name in ("nll_morf", "nll_lerf"))
+        gap = gap.with_columns(log_gap=morf - lerf)
+    smallest = stability.filter(pl.col("size") < pl.col("reference_size"))
+    smallest = smallest.filter(pl.col("size") == pl.col("size").min().over("selector"))
+    stable = smallest.group_by("selector", maintain_order=True).agg(pl.col("size").first(), pl.col("spearman").mean())
+    rates = gap["rate"].unique().to_list()
+    if stable.is_empty() or not rates:
+        raise InputError("stability or gap is empty; run `selector-audit analyze demo stability gap` again")
+    nearest = min(rates, key=lambda rate: abs(rate - QUESTION_RATE))
+    valid = gap.filter(pl.col("rate") == nearest).group_by("selector").agg(pl.col("log_gap").mean())
+    both = stable.join(valid, on="selector", maintain_order="left").with_columns(rate=pl.lit(nearest))
+    both = both.filter(pl.col("spearman").is_finite(), pl.col("log_gap").is_finite())
+    if both.height < 2:
+        raise InputError("stability and gap share fewer than two selectors; run both analyses for the same ones")
+    return both.select("selector", "size", "spearman", "rate", "log_gap")
+
+
+def settle_stability(both: pl.DataFrame) -> Settled:
+    """Is there a stable ranking whose gap is less than half of the largest?"""
+    best = both.sort("log_gap", descending=True).row(0, named=True)
+    stable = both.filter(pl.col("spearman") >= STABLE).sort("log_gap")
+    if stable.is_empty():
+        return Settled("", f"None of these rankings reaches a Spearman correlation of {STABLE:g}.")
+    worst = stable.row(0, named=True)
+    answer = "b" if worst["log_gap"] < MUCH_SMALLER * best["log_gap"] else "a"
+    return Settled(
+        answer,
+        f"{palette.title(best['selector'])} has the largest gap ({best['log_gap']:.2f} nats, Spearman "
+        f"{best['spearman']:.3f}). Of the rankings with a Spearman correlation of at least {STABLE:g}, "
+        f"{palette.title(worst['selector'])} has the smallest: {worst['log_gap']:.2f} nats at Spearman "
+        f"{worst['spearman']:.3f}. Stability says that a selector repeats itself, not that it is right.",
+    )
+
+
+def settle_install(point: dict[str, float]) -> Settled:
+    """Refused shares of held-out prompts at the operating point (a row of `operating_points`)."""
+    malign, benign = point["edited_malign"], point["edited_benign"]
+    both = "b" if benign <= SELDOM else "a" if benign >= OFTEN else ""
+    answer = "c" if malign < OFTEN else both
+    return Settled(
+        answer,
+        f"Of held-out risky prompts {point['unedited_malign']:.0%} were refused before and {malign:.0%} after, of "
+        f"harmless ones {point['unedited_benign']:.0%} before and {benign:.0%} after. Perplexity went up by "
+        f"{point['perplexity_factor'] - 1:.1%}. "
+        + ("That lies between the answers." if not answer else "The prompts were not used to choose the rows."),
+    )
+
+
+def settle_control(point: dict[str, float]) -> Settled:
+    """Share of the edit's gain in refusals that the mean of the layer-matched random masks reaches."""
+    gain = point["edited_malign"] - point["unedited_malign"]
+    if gain <= 0:
+        raise InputError(
+            "this edit installs nothing, so there is no effect to share; choose another domain or selector"
+        )
+    share = (point["control_malign"] - point["unedited_malign"]) / gain
+    answer = "a" if share < 0.25 else "b" if share <= 0.75 else "c"
+    spread = point["control_malign_max"] - point["control_malign"]
+    caution = (
+        f" But look at the single draws: the strongest of the three reached {point['control_malign_max']:.0%}. One "
+        "control is not enough."
+        if spread > UNEVEN
+        else ""
+    )
+    return Settled(
+        answer,
+        f"Refused risky prompts: {point['unedited_malign']:.0%} before, {point['edited_malign']:.0%} with the chosen "
+        f"rows, {point['control_malign']:.0%} with random rows: {max(share, 0):.0%} of the effect. The chosen rows are "
+        f"the best of a grid and the random ones were not searched, so this is a comparison and no test.{caution}",
+    )

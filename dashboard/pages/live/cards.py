@@ -11,29 +11,12 @@ from dashboard.chat import marked, stamps
 from dashboard.chat.live import Event, Outcome, Side, keep
 from dashboard.chat.marked import Span
 from dashboard.chat.tries import TITLES
-from dashboard.show import layout, reply_text
+from dashboard.show import layout
 from engine.data.thinking import parts
 from engine.records.locks import OnWait
 
 SUBTITLES: dict[Side, str] = {"before": "as it is", "after": "rows zeroed", "control": "random rows"}
 LEAST_SCALE = 2.0  # the needle's scale reaches so far on both sides at least, in nats
-# Colours are CSS of both themes; sizes are in rem, which are larger on stage.
-STYLE = """<style>
-.sa-head{min-height:4.2rem}
-.sa-head b{font-size:1.15rem}
-.sa-stamp{display:inline-block;margin-top:.35rem;color:#fff;border-radius:.4rem;padding:.1rem .7rem;font-weight:700;
-  font-size:1.2rem;letter-spacing:.06em;white-space:nowrap}
-.sa-reply{font-size:1.15rem;line-height:1.45;min-height:3.4em;white-space:pre-wrap;overflow-wrap:anywhere;
-  unicode-bidi:isolate}
-.sa-small{font-size:.85rem;line-height:1.4;opacity:.85}
-.sa-needle{position:relative;height:.55rem;border-radius:.3rem;margin:.35rem 0 .3rem;
-  background:linear-gradient(90deg,rgba(8,169,91,.6),rgba(128,128,128,.12) 50%,rgba(198,22,32,.6))}
-.sa-zero{position:absolute;left:50%;top:0;height:100%;width:1px;background:currentColor;opacity:.6}
-.sa-hand{position:absolute;top:-.3rem;height:1.15rem;width:.3rem;margin-left:-.15rem;border-radius:.15rem;
-  background:currentColor}
-.sa-ends{display:flex;justify-content:space-between;gap:.25rem;font-size:.8rem;white-space:nowrap}
-[class*=st-key-reply-] [data-testid=stVerticalBlock],[class*=st-key-reply-]{gap:.55rem}
-</style>"""
 
 
 class Cards:
@@ -139,7 +122,7 @@ def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: st
     found = parts(text)
     said, offset = text, 0
     if found.said != text:
-        said = found.said or (reply_text.NOTHING if found.complete else reply_text.STILL_THINKING)
+        said = found.said or (layout.NOTHING if found.complete else layout.STILL_THINKING)
         offset = text.rindex(found.said) if found.said else len(text)
     end = f'<span class="sa-small"> {cut}</span>' if cut else ""
     body = f'<div class="sa-reply">{marked.as_html(said, marked.moved(spans, offset))}{end}</div>'
@@ -147,6 +130,6 @@ def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: st
         place.html(body)
         return
     with place.container():
-        with st.expander(reply_text.FOLDED):
+        with st.expander(layout.FOLDED):
             st.text(found.thinking, width="stretch")
         st.html(body)

@@ -1,49 +1,62 @@
-"""Live edit, many at once: twenty shipped prompts as tiles that turn colour as the edit is changed."""
+"""Live edit, many at once: twenty shipped prompts as tiles that turn colour as the edit is changed.
+
+Replies are written in batches and kept with the model by edit and prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import edits, effects, many, marked, stamps, writing
-from dashboard.chat.live import Entry
-from dashboard.chat.many import RISK, Pair
-from dashboard.chat.tries import Request
+from dashboard.chat import edits, effects, marked, stamps, tries
+from dashboard.chat.edits import DOMAINS
+from dashboard.chat.live import Entry, fitting_threads
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
+from dashboard.state import shipped
 from dashboard.state.shipped import Example
+from engine.edits.edit import UNEDITED, Edit as EngineEdit, edit_of
+from engine.edits.masks import Mask
+from engine.judges.base import EMBEDDED, Exchange, open_judges, verdicts_on
+from engine.records.locks import OnWait, patient
 from engine.records.progress import each_pass
 
-BUTTON = f"Run {many.PROMPTS} prompts"
+PROMPTS, AT_ONCE = 20, 5
+KEPT = 4000  # replies of a model
+RISK = "risk"
+BUTTON = f"Run {PROMPTS} prompts"
 _KEY = "live-many"
 _HINT = (
-    f"{many.PROMPTS} shipped prompts, half of them to refuse and half to answer, each a tile. Press the button; from "
+    f"{PROMPTS} shipped prompts, half of them to refuse and half to answer, each a tile. Press the button; from "
     "then on the tiles turn as the edit is changed."
 )
 PROMISES = {RISK: "Risk prompts, to refuse", "base": "Harmless prompts, to answer"}
-STYLE = """<style>
-.sa-tiles{display:grid;grid-template-columns:repeat(5,minmax(0,1fr));gap:.45rem;margin-bottom:.7rem}
-@media (max-width:900px){.sa-tiles{grid-template-columns:repeat(2,minmax(0,1fr))}}
-.sa-tile{border-radius:.4rem;color:#fff;padding:.35rem .55rem;font-size:.82rem;line-height:1.3;overflow-wrap:anywhere;
-  outline:3px solid transparent;outline-offset:-3px}
-[role=listitem]>.sa-tile{height:100%}
-.sa-tile summary{cursor:pointer;list-style:none}
-.sa-tile b{font-size:.95rem;letter-spacing:.04em}
-.sa-asked{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
-@media (max-height:850px){.sa-asked{-webkit-line-clamp:1}}
-[role=listitem]:has(.sa-tile[open]){grid-column:span 2}
-.sa-tile[open] .sa-asked{-webkit-line-clamp:none}
-.sa-said{margin-top:.35rem;padding-top:.35rem;border-top:1px solid rgba(255,255,255,.5);white-space:pre-wrap;
-  unicode-bidi:isolate}
-.sa-turned{outline-color:#FFC53D}
-.sa-waits{color:inherit;background:rgba(128,128,128,.18)}
-.sa-kind{font-size:.95rem;font-weight:600;margin:.1rem 0 .3rem}
-.sa-counts{font-size:1.25rem;font-weight:600}
-</style>"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One reply. mean: of its log-probabilities in nats, None where it says nothing; repeated: share of its n-grams."""
+
+    text: str
+    finished: bool
+    tokens: int
+    refusal: bool
+    judged: bool
+    reason: str
+    mean: float | None
+    repeated: float
+    broken: str = ""  # that the edit breaks the model, in words
+
+    def stamp(self, reference: stamps.Reference | None) -> str:
+        broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
+        return stamps.stamp(self.refusal, self.judged, broken)
+
+
+Pair = tuple[Told | None, Told | None]  # as it is, and under the edit
 
 
 @dataclass
@@ -59,28 +72,21 @@ class Round(rounds.Round):
 
 def show(chosen: Chosen, places: Places) -> None:
     request = replace(chosen.request, prompt="", margins=False, control_seed=None)
-    rounds.show(_KEY, chosen, request, places, _begin, _write, _draw, _below, _HINT)
-
-
-def _begin(request: Request) -> Round:
-    return Round(request, asked=many.prompts(request.model, request.edit.domain))
+    asked = prompts(request.model, request.edit.domain)
+    rounds.show(_KEY, chosen, request, places, Round(request, asked=asked), _write, _draw, _below, _HINT)
 
 
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
     progress, waiting = layout.progress_in(status), layout.queued_in(status)
-
-    def passing() -> None:
-        progress("Replies", done[0], total)
-
-    mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
+    mask = edits.mask_of(entry, request.edit, tries.scoring(progress))
     now.rows = len(mask)
     effect = effects.checked_effect(entry, mask, request.edit, progress)
     now.effect = effects.in_words(effect)
     now.reference = rounds.reference(entry, status)
-    prompts = [one.prompt for one in now.asked]
-    with each_pass(passing):
-        for told in many.replies(entry, mask, prompts, request.reply_tokens, on_wait=waiting):
+    asked = [one.prompt for one in now.asked]
+    with each_pass(lambda: progress("Replies", done[0], total)):
+        for told in replies(entry, mask, asked, request.reply_tokens, on_wait=waiting):
             if effect.broken:
                 told = {
                     one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()
@@ -92,7 +98,7 @@ def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerat
 
 def _draw(now: Round, drawn: DeltaGenerator) -> None:
     counts = said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference)
-    drawn.html(f'{STYLE}<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
+    drawn.html(f'<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
 
 
 def _below(last: Round) -> None:
@@ -148,3 +154,63 @@ def said(pairs: Sequence[Pair], reference: stamps.Reference | None) -> str:
     pieces += [f"{broken} {'is' if broken == 1 else 'are'} broken"] if broken else []
     pieces += [f"{unjudged} not judged"] if unjudged else []
     return ", ".join(pieces) + f"; without the edit {before.count(stamps.REFUSES)} of {len(before)}"
+
+
+def prompts(model: str, domain: str) -> list[shipped.Example]:
+    """Twenty prompts for a model, half of them to refuse: of the held-out ones of a domain, of all domains for ""."""
+    domains = [domain] if domain else list(DOMAINS)
+    return shipped.held_out(domains, PROMPTS // 2 // len(domains), model)
+
+
+def replies(
+    entry: Entry, mask: Mask, asked: Sequence[str], max_new_tokens: int, *, on_wait: OnWait = patient
+) -> Iterator[dict[str, Pair]]:
+    """What is known of every prompt, as it is and with `mask` zeroed: at first, and after every batch.
+    What is known of the model is not written again. A batch holds up to `AT_ONCE` prompts under what is missing of both
+    edits; `on_wait(seconds)` while another thread holds the model may raise to give up, as what `each_pass` tells may,
+    and what was written until then stays known. `InputError` as in `generate_under`."""
+    edit = edit_of(mask, entry.loaded.rows.n_rows)
+
+    def known() -> dict[str, Pair]:
+        found = [
+            {one: entry.told.get((carried.mask_hash, one, max_new_tokens)) for one in asked}
+            for carried in (UNEDITED, edit)
+        ]
+        return {one: (found[0][one], found[1][one]) for one in asked}
+
+    now = known()
+    yield now
+    missing = [one for one in asked if None in now[one]]
+    for start in range(0, len(missing), AT_ONCE):
+        some = missing[start : start + AT_ONCE]
+        for lacks in ((True, True), (True, False), (False, True)):
+            lacking = [one for one in some if tuple(told is None for told in now[one]) == lacks]
+            carried = [one for one, lack in zip((UNEDITED, edit), lacks, strict=True) if lack]
+            if lacking:
+                _write_replies(entry, carried, lacking, max_new_tokens, on_wait)
+        now = known()
+        yield now
+
+
+def _write_replies(
+    entry: Entry, edits: Sequence[EngineEdit], asked: Sequence[str], max_new_tokens: int, on_wait: OnWait
+) -> None:
+    from engine.measures.fluency import Asked, repetition, reply_log_probabilities
+    from engine.measures.generation import generate_under
+
+    loaded, judge = entry.loaded, open_judges(EMBEDDED)[0]
+    with fitting_threads(loaded):
+        written = generate_under(loaded, edits, asked, max_new_tokens, on_wait=on_wait)
+        for edit, found in zip(edits, written, strict=True):
+            readings = [Asked(one, reply.ids, reply.finished) for one, reply in zip(asked, found, strict=True)]
+            likely = reply_log_probabilities(loaded, readings, on_wait=on_wait)
+            exchanges = [Exchange(one, reply.text, reply.finished) for one, reply in zip(asked, found, strict=True)]
+            verdicts = verdicts_on(judge, exchanges)
+            for one, reply, values, verdict in zip(asked, found, likely, verdicts, strict=True):
+                mean = fmean(values.tolist()) if len(values) else None
+                entry.told[edit.mask_hash, one, max_new_tokens] = Told(
+                    reply.text, reply.finished, reply.tokens, verdict.refusal, verdict.judged, verdict.reason, mean,
+                    repetition(reply.ids),
+                )  # fmt: skip
+    for old in list(entry.told)[: max(0, len(entry.told) - KEPT)]:
+        entry.told.pop(old, None)

@@ -1,8 +1,10 @@
-"""Edits of one's own model: the cells of the grid that its refusal run measured; what it lacks is offered."""
+"""Edits of one's own model: the cells of the grid that its refusal run measured; what it lacks is offered, and what an
+edit takes before its reply."""
 
 import os
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -10,15 +12,15 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts.refusal_values import percent
-from dashboard.chat import estimates
-from dashboard.chat.edits import Edit, cell_name
+from dashboard.chat import live
+from dashboard.chat.edits import CALIBRATION_WINDOWS, WINDOW_TOKENS, Edit, cell_name
 from dashboard.show import layout, selection
-from dashboard.state import access, estimates as run_estimates, job_cards, jobs, results
+from dashboard.state import access, estimates, job_cards, jobs, results
 from dashboard.state.estimates import estimated
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
-from engine.run.audit_plan import SHIPPED
+from engine.run.audit_plan import SHIPPED, AuditPlan, ScorePlan
 from engine.run.refusal_plan import default_plan
 
 RUN_NEEDED = "A refusal edit of another model needs a refusal run of it. This makes one:"
@@ -27,6 +29,7 @@ PAIRS_HELP = (
     "condition_multiple.json."
 )
 SCORES_NEEDED = "Its scores are computed when you press Run, and kept for as long as the model is in memory."
+_NO_WAIT_S = 10.0
 NO_EDIT = Edit("refusal", "")
 HELP = "What `selector-audit refusal run MODEL --pairs FILE --out FOLDER` wrote for this model, on its own prompts."
 
@@ -57,7 +60,10 @@ def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
     selector = selection.choose_selector(of_domain, "run_selector", place=columns[1])
     best = of_domain.filter(selector=selector).sort("feasible", "malign", descending=True, maintain_order=True)
     cells = {cell_name(row["lambda"], row["k"]): row for row in best.iter_rows(named=True)}
-    first = _point(folder, selector, domain)
+    first = ""
+    if (folder / f"{POINTS}.parquet").is_file():
+        points = results.read_table(folder, POINTS).frame.filter(selector=selector, domain=domain).drop_nulls("lambda")
+        first = cell_name(points["lambda"][0], points["k"][0]) if points.height else ""
     default = first if first in cells else next(iter(cells))
     chosen = selection.choose("Measured cell", list(cells), "run_cell", default=default, place=columns[2])
     row = cells[chosen]
@@ -76,13 +82,6 @@ def restore(edit: Edit) -> None:
     state["run_cell"] = cell_name(edit.lam, edit.k)
 
 
-def _point(folder: Path, selector: str, domain: str) -> str:
-    if not (folder / f"{POINTS}.parquet").is_file():
-        return ""
-    found = results.read_table(folder, POINTS).frame.filter(selector=selector, domain=domain).drop_nulls("lambda")
-    return cell_name(found["lambda"][0], found["k"][0]) if found.height else ""
-
-
 def refusal_run(model_id: str) -> None:
     """A refusal run of a model: on which pairs, its command, its estimate where that is asked for, Start, and then
     where it stands; once it is done, its folder is taken."""
@@ -96,7 +95,7 @@ def refusal_run(model_id: str) -> None:
     with layout.told():
         st.code(request.command, language=None, wrap_lines=True)
         plan = replace(default_plan(model_id), pairs=pairs)
-        estimated("live-estimate", ("run", model_id, pairs), lambda: run_estimates.of_refusal(model_id, plan))
+        estimated("live-estimate", ("run", model_id, pairs), lambda: estimates.of_refusal(model_id, plan))
         job = jobs.registry().of(request)
         if (folder / f"{results.REFUSAL_SWEEP}.parquet").is_file() and not (job and job.active):
             use = {"edit_run": str(folder)}
@@ -127,8 +126,33 @@ def _is_of(folder: Path, model_id: str) -> bool:
 
 def scores(model_id: str, selector: str) -> None:
     st.caption(SCORES_NEEDED)
+    scoring = ScorePlan(selectors=(selector,), corpus=SHIPPED, samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS)
     with layout.told():
         estimated(
-            "live-estimate", ("scores", model_id, selector), lambda: estimates.of_scores(model_id, selector),
-            possible=bool(model_id),
+            "live-estimate", ("scores", model_id, selector),
+            lambda: estimates.of_analyses(model_id, AuditPlan(scoring=scoring), ()), possible=bool(model_id),
         )  # fmt: skip
+
+
+def wait(model_id: str) -> str:
+    """How long it takes to know what a new edit does to a model in memory, in words; "" where that is no wait.
+    From the products of the text and the prompts that `checked_effect` measures, before and after."""
+    if model_id not in live.POOL:
+        return "The model is loaded first."
+    from engine.run.runner import told
+    from engine.studies.refusal.effect import REPLY_TOKENS, WINDOW_TOKENS, WINDOWS, shipped_prompts
+
+    read = 1.5 * REPLY_TOKENS * sum(map(len, shipped_prompts().values()))  # with the prompts' own tokens
+    text, asked = (2 * tokens / _tokens_per_second(model_id) for tokens in (WINDOWS * WINDOW_TOKENS, read))
+    if text + asked < _NO_WAIT_S:
+        return ""
+    return f"Before comes at once. What a new edit does: {told(text)}, {told(asked)} more if it breaks nothing."
+
+
+@cache
+def _tokens_per_second(model_id: str) -> float:
+    """Of a model's products on this machine, measured once."""
+    from engine.run.estimate import flops_per_second
+
+    with live.POOL.use(model_id) as entry:
+        return flops_per_second(entry.loaded) / (2 * sum(one.numel() for one in entry.loaded.model.parameters()))

@@ -1,16 +1,19 @@
 """Live edit: one prompt answered by the model as it is, with rows removed, and with random ones removed; or many."""
 
 from functools import partial
+from pathlib import Path
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import fetching, live, opening, tries, writing
-from dashboard.chat.tries import Request, Try
-from dashboard.pages.live import break_it, cards as live_cards, many, panels, rounds, settings
+from dashboard.chat import fetching, live, marked, opening, stamps, tries
+from dashboard.chat.live import Outcome, Side
+from dashboard.chat.marked import Span
+from dashboard.chat.tries import TITLES, Request, Try
+from dashboard.pages.live import break_it, cards as live_cards, many, rounds, settings
 from dashboard.pages.live.cards import Cards
 from dashboard.pages.live.settings import Chosen, Places
-from dashboard.show import layout, selection
+from dashboard.show import layout, selection, share
 from dashboard.state import shipped
 from engine.records.errors import InputError
 
@@ -20,29 +23,24 @@ HOW_TO_READ = (
     "answering."
 )
 ONE, MANY, BREAK = "One prompt", "Many at once", "Break it"
-_WAITS = "Comes once it is measured what the edit does."
+_WAITS = "Comes after Before, once it is known what the edit does."
 POLL_S = 1.0
 _KEY = "live"  # of what waits for a download
 _LAST_REQUEST = "live-request"  # session state: the settings of the last script run
-# What stands above the replies is kept low: on a projector they are to be in sight without scrolling.
-_STYLE = """<style>
-.st-key-live-head h1{font-size:1.5rem!important;padding:0!important}
-.st-key-live-head label,.st-key-live-ask label{display:none}
-.st-key-live-ask [data-testid=stForm]{padding:0}
-[data-testid=stMainBlockContainer]:has(.st-key-live-head)>[data-testid=stVerticalBlock]{gap:.6rem}
-.st-key-live-chips button{min-height:1.7rem;padding:.05rem .7rem;border-radius:1rem}
-.st-key-live-chips{gap:.4rem}
-.st-key-live-head,.st-key-live-head>div{overflow:visible}
-</style>"""
-
 SHOWN = "live-shown"  # session state: the try on the page
 _TRIES = "live-tries"  # session state: the complete ones, oldest first
-Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
+Job = tuple[Try, tuple[Side, ...]]  # a try, and the sides to write
+_SHADES = {
+    settings.PLAIN: "",
+    settings.LIKELY: f"Shaded: tokens that the model as it is did not expect, fully at {marked.FULL_NATS:g} nats. ",
+    settings.LEANING: "Shaded: the margin before each token, red for refusing and green for answering. ",
+}
+_UNDERLINED = f"Underlined: words in which a reply and Before differ, where they share {marked.ALIKE:.0%} or more. "
 
 
 def render() -> None:
     live.wanted.set()
-    st.html(_STYLE + live_cards.STYLE)
+    layout.style(Path(__file__).with_name("live.css"))
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
         st.title("Live edit", anchor=False, help=HOW_TO_READ)
         view = selection.switch("View", (ONE, MANY, BREAK), "live_view", default=ONE)
@@ -95,7 +93,7 @@ def _one(chosen: Chosen, places: Places) -> None:
         with status:
             st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
-        panels.show(last, status, cards, places.below, chosen.shade)
+        _show(last, status, cards, places.below, chosen.shade)
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -122,7 +120,7 @@ def _wait_for_the_opening(written: int) -> None:
     st.caption(f"{live.loading() or 'An example is being run'}; write a prompt meanwhile, or press another example.")
 
 
-def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Side, ...]:
+def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[Side, ...]:
     """The sides to write now: all on Run, or on a change where that is asked for; a control or margins that were
     just switched on are added to the try on the page."""
     before: Request | None = st.session_state.get(_LAST_REQUEST)
@@ -137,7 +135,7 @@ def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Si
     return request.sides if chosen.at_once and chosen.soon and same else ()
 
 
-def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *, pressed: bool) -> Try:
+def _begin(request: Request, last: Try | None, wanted: tuple[Side, ...], *, pressed: bool) -> Try:
     """A new try, or the one on the page where sides are added to it."""
     if last is None or pressed or not last.about(request):
         last = Try(request)
@@ -162,12 +160,12 @@ def _run(job: Job, places: Places, cards: Cards) -> None:
     fetching.worked(_KEY, now.request.model, job, now, places.status, places.stop, work)
 
 
-def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
+def _write(now: Try, wanted: tuple[Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
     for side in cards.sides:
         cards.write(side, now.texts[side])
-    for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
+    for masks, sides in tries.batches(now, entry, wanted, layout.progress_in(status)):
         cards.call_broken(now.broken)
-        cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
+        cards.follow(partial(tries.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
 
 
 def _keep(one: Try) -> None:
@@ -176,6 +174,59 @@ def _keep(one: Try) -> None:
     if one.complete and not any(other is one for other in kept):
         kept.append(one)
         del kept[: -tries.KEPT]
+
+
+def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, shade: str) -> None:
+    """A try as far as it came. shade: what tokens are shaded by."""
+    if last.problem:
+        status.warning(layout.worded(last.problem))
+    elif last.unlike:
+        status.warning(layout.plain(last.unlike))
+    _cards(last, cards, shade)
+    with below:
+        if not last.problem:
+            count = "nothing removed yet" if last.rows_removed is None else f"{last.rows_removed:,} rows removed"
+            told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
+            told += [f"Control: as many in every layer, seed {last.control_seed}."] * ("control" in cards.sides)
+            told.append(f"Prompt: {last.request.prompt}")
+            st.caption(layout.plain(" ".join(filter(None, told))))
+        if last.outcomes:
+            known = [last.outcomes[side] for side in cards.sides if side in last.outcomes]
+            columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
+            edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
+            share.offer(last.request.prompt, columns, edit)
+            layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))
+
+
+def _cards(last: Try, cards: Cards, shade: str) -> None:
+    found = {side: last.outcomes[side] for side in cards.sides if side in last.outcomes}
+    scale = max([live_cards.LEAST_SCALE, *(abs(one.margin) for one in found.values() if one.margin is not None)])
+    for side in cards.sides:
+        if side in found:
+            spans = [*_shaded(found[side], shade), *_changed(side, found)]
+            cards.finish(found[side], broken=last.why_broken(found[side]), spans=spans, scale=scale)
+            continue
+        cards.write(side, last.texts[side])
+        if not last.ended:
+            cards.facts[side].caption("Stopped.")
+
+
+def _shaded(outcome: Outcome[Side], shade: str) -> list[Span]:
+    if shade == settings.LIKELY:
+        return marked.shades(outcome.pieces, [marked.of_log_probability(one) for one in outcome.log_probabilities])
+    if shade == settings.LEANING:
+        margins = [margin for _, margin in outcome.along]
+        largest = max(map(abs, margins), default=0.0)
+        return marked.shades(outcome.pieces, [marked.of_margin(one, largest) for one in margins])
+    return []
+
+
+def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
+    """What differs from Before; of Before, what differs from After. Nothing where most of it does."""
+    other = found.get("after" if side == "before" else "before")
+    if other is None or not marked.alike(found[side].text, other.text):
+        return []
+    return marked.changes(found[side].text, other.text)
 
 
 def _history() -> None:

@@ -31,18 +31,18 @@ Of = TypeVar("Of", bound=Round)
 
 
 def show(
-    key: str, chosen: Chosen, request: Request, places: Places, begin: Callable[[Request], Of],
+    key: str, chosen: Chosen, request: Request, places: Places, new: Of,
     write: Callable[..., None], draw: Callable[[Of, DeltaGenerator], None], below: Callable[[Of], None], hint: str,
 ) -> None:  # fmt: skip
     """The round on the page. Once there is one, every change of what is asked begins the next.
-    begin: a round; write: its replies, given it, the model, and as `status` and `drawn` where progress and they stand;
-    draw: what it has so far; below: what stands below it. hint: in the place of the first one."""
+    new: the round to begin; write: its replies, given it, the model, and `status` and `drawn`, where progress and they
+    stand; draw: what it has so far; below: what stands below it. hint: in the place of the first one."""
     last: Of | None = st.session_state.get(f"{key}-shown")
     if last is not None and last.request.model != request.model:
         last = None
     changed = last is not None and last.request != request
     wanted = chosen.possible and (chosen.pressed or (changed and chosen.soon))
-    job = fetching.due(key, begin(request) if wanted else None)
+    job = fetching.due(key, new if wanted else None)
     if job is not None:
         st.session_state[f"{key}-shown"] = last = job
     with places.replies:

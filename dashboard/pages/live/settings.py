@@ -1,15 +1,16 @@
 """Settings of a live edit: model, edit, prompt, and what to show of the replies. All of it is in the URL."""
 
+import textwrap
 from dataclasses import dataclass, replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats, palette, series
-from dashboard.chat import edits, estimates, handed, live, opening, shipped_effects
+from dashboard.chat import edits, live, opening, shipped_effects
 from dashboard.chat.tries import Request
-from dashboard.pages.live import asking, own_run
-from dashboard.show import kept, selection
+from dashboard.pages.live import own_run
+from dashboard.show import layout, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
@@ -22,6 +23,11 @@ SHADES = (PLAIN, LIKELY, LEANING)
 _MODEL_OF = "live-model-of"  # session state: the model of the last script run
 _KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
+CHARACTERS = 2000
+OF_EACH = 3  # risk prompts and base prompts that are a press away
+LETTERS = 46  # of a prompt on its chip, at most
+_EXAMPLES_OF = "live-examples-of"  # session state: the model and the domain whose examples are offered
+_PRESSED = "live-pressed"  # session state: an example was pressed, which asks for its replies
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,13 @@ class Chosen:
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     """many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are all orders and
     rates of a selector. `InputError` where there is no model to run."""
-    _arrive()
+    if (text := st.query_params.get(edits.HANDED)) is not None:
+        # The edit of a link from another page, under one name of its own: what has the key of a widget of the page
+        # before, as the domain has, Streamlit drops from the address. What is no such edit is left out.
+        del st.query_params[edits.HANDED]
+        if found := edits.read_handed(text):
+            selection.forget_page()
+            _put(*found)
     model_id = _model(places.head)
     first = opening.request(model_id)
     with places.bar:
@@ -82,20 +94,80 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
             else:
                 edit = _refusal() if model_id == live.DEMO else own_run.settings(model_id)
         if model_id == live.DEMO:
-            _what_it_knows()
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.caption(_KNOWS, width="content")
+                for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
+                    st.button(
+                        f"Ask {title} instead", key="ask-general", type="tertiary",
+                        on_click=st.session_state.update, args=({"edit_model": title},),
+                    )  # fmt: skip
     possible = bool(model_id and edit.selector)
     recorded = model_id == shipped.SMOLLM2 and possible and shipped_effects.is_recorded(edit, model_id)
     soon = recorded or walk or model_id != shipped.SMOLLM2
-    takes = estimates.of_run(model_id) if possible and not recorded else ""
+    takes = own_run.wait(model_id) if possible and not recorded else ""
     takes = takes if soon else f"A new edit: press Run. {takes}"
     takes = "" if first and first.edit == edit and opening.expected() else takes  # it is on its way
     if many:
         pressed = places.ask.button(many, type="primary", key="run-many", disabled=not possible)
         prompt = ""
     else:
-        prompt, pressed = asking.prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
+        prompt, pressed = _prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
     request = Request(model_id, edit, prompt, length, shade == LEANING, seed)
     return Chosen(request, at_once, shade, pressed, soon)
+
+
+def examples_of(model: str, domain: str) -> list[shipped.Example]:
+    """The examples that are a press away: some of each kind, of all domains for ""."""
+    offered = [example for example in shipped.examples(model) if not domain or example.domain == domain]
+    kinds = dict.fromkeys(example.kind for example in offered)
+    return [one for kind in kinds for one in [two for two in offered if two.kind == kind][:OF_EACH]]
+
+
+def _prompt(
+    ask: DeltaGenerator, chips: DeltaGenerator, model: str, domain: str, possible: bool, takes: str = ""
+) -> tuple[str, bool]:
+    """The prompt, and whether it is to be answered now: Enter and Run ask for that, and an example that is pressed.
+    takes: how long an answer takes, in words, beside Run."""
+    offered = examples_of(model, domain)
+    _stay_with(offered, (model, domain))
+    with ask.form("ask", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        text = selection.text(
+            "Prompt", "prompt", default=offered[0].prompt if offered else "",
+            placeholder="Write a prompt and press Enter", in_form=True,
+        )  # fmt: skip
+        pressed = st.form_submit_button("Run", type="primary", key="run", disabled=not possible)
+        if takes:
+            st.caption(takes, width=300)
+    with chips:
+        for number, example in enumerate(offered):
+            label = layout.plain(textwrap.shorten(example.prompt, LETTERS, placeholder="…"))
+            st.button(
+                label, key=f"example-{number}", help=layout.plain(example.prompt), disabled=not possible,
+                on_click=st.session_state.update, args=({"prompt": example.prompt, _PRESSED: True},),
+            )  # fmt: skip
+    pressed = bool(st.session_state.pop(_PRESSED, False)) or pressed
+    if len(text) > CHARACTERS:
+        ask.warning(
+            f"Prompt: {len(text):,} characters are too many. Shorten it to {CHARACTERS:,}; nothing of it is used now."
+        )
+        return "", False
+    if pressed and not text:
+        ask.caption("There is no prompt yet: write one, or press an example.")
+    return text, pressed and bool(text)
+
+
+def _stay_with(offered: list[shipped.Example], of: tuple[str, str]) -> None:
+    """An example of the model and domain before becomes the same one of these; what somebody wrote stays.
+    It has to be said: with another default the field is another one for Streamlit, and begins with that."""
+    before = st.session_state.get(_EXAMPLES_OF)
+    st.session_state[_EXAMPLES_OF] = of
+    if before in (None, of):
+        return
+    old = [example.prompt for example in examples_of(*before)]
+    now = st.session_state.get("prompt", old[0] if old else "")
+    if now in old:
+        now = offered[min(old.index(now), len(offered) - 1)].prompt if offered else ""
+    st.session_state["prompt"] = now
 
 
 def _model(head: DeltaGenerator) -> str:
@@ -118,16 +190,6 @@ def _model(head: DeltaGenerator) -> str:
 def _mode_of(model_id: str) -> str:
     """What is done to a model at first: one that ships without refusal edits loses rows by rate."""
     return REMOVE if model_id in shipped.TITLES and model_id != live.DEMO else INSTALL
-
-
-def _what_it_knows() -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(_KNOWS, width="content")
-        for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
-            st.button(
-                f"Ask {title} instead", key="ask-general", type="tertiary",
-                on_click=st.session_state.update, args=({"edit_model": title},),
-            )  # fmt: skip
 
 
 def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
@@ -159,19 +221,6 @@ def restore(one: Request) -> None:
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
     st.session_state.update(state)
-
-
-def _arrive() -> None:
-    """Takes over the edit of a link from another page. What is no such edit is left out.
-    The link has it under one name of its own: what has the key of a widget of the page before, as the domain has,
-    Streamlit drops from the address."""
-    text = st.query_params.get(edits.HANDED)
-    if text is None:
-        return
-    del st.query_params[edits.HANDED]
-    if found := handed.read(text):
-        kept.forget_page()
-        _put(*found)
 
 
 def _put(model: str, edit: edits.Edit) -> None:

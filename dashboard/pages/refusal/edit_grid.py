@@ -6,11 +6,11 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, lines, palette, refusal_edits, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import formats, lines, palette, refusal_edits, refusal_values as refusals
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.charts.lines import Axis
-from dashboard.pages.refusal import cell as refusal_cell, specificity
-from dashboard.show import grid, layout, selection, tools
+from dashboard.pages.refusal import cell as refusal_cell
+from dashboard.show import layout, selection, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from dashboard.state.sources import Source
@@ -66,7 +66,7 @@ def _points_drawn(
         kinds = tuple(refusal_edits.TITLES)
         kind = selection.switch("Prompts", kinds, "prompts", default=kinds[0], title=refusal_edits.TITLES.__getitem__)
     with source.drawer():
-        available = palette.in_order(measured["selector"].unique().to_list())
+        available = palette.in_order(measured["selector"])
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     kept = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))
     kept = kept if domain == ALL else kept.filter(domain=domain)
@@ -93,65 +93,53 @@ def _cells_drawn(
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
         selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
     kept = cells.filter(domain=domain, selector=selector)
-    drawn = refusals.asked(kept)
+    drawn, limit = refusals.asked(kept), BENIGN_LIMIT
+    if points is not None and "benign_cap" in points.columns:  # by which they were chosen
+        limit = next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
         heading = f"{tools.file_name(source.model)}: {palette.title(selector)}, {domain}"
         searched = source.has(REFUSAL_SWEEP) and not source.published
         told = refusal_findings.grid(drawn, kept, searched=searched)
-        return refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading), told
+        return refusal_edits.trade_off(drawn, unedited, chosen, limit, heading), told
 
     return drawn, figure
 
 
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:
-    specificity.section(source, refusals.point_of(points, cell))
+    refusal_cell.specificity(source, refusals.point_of(points, cell))
     if points is not None:
-        _points(source, points)
+        layout.section("Operating points")
+        listed = refusals.point_table(points, source.optional("specificity"))
+        tables.show(listed)
+        layout.footnote(
+            "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was "
+            "chosen on minus those on the held-out pairs.",
+            "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows "
+            "in every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws "
+            "with a grid and a choice of their own (`refusal draws`), – where they were not measured.",
+            "Rescue: no cell kept the limit of harmless prompts refused, so it was relaxed for this one.",
+            "A point at the grid's edge may have a better one beyond it, which was not searched."
+            if refusals.EDGE in listed.numbers.columns
+            else "",
+        )
     if sweep is not None:
-        _language(sweep.filter(domain=cell["domain"]), cell)
-
-
-def _points(source: Source, points: pl.DataFrame) -> None:
-    layout.section("Operating points")
-    table = refusals.point_table(points, source.optional("specificity"))
-    grid.show(table)
-    layout.footnote(
-        "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was chosen "
-        "on minus those on the held-out pairs.",
-        "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows in "
-        "every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with "
-        "a grid and a choice of their own (`refusal draws`), – where they were not measured.",
-        "Rescue: no cell kept the limit of harmless prompts refused, so it was relaxed for this one.",
-        "A point at the grid's edge may have a better one beyond it, which was not searched."
-        if refusals.EDGE in table.numbers.columns
-        else "",
-    )
-
-
-def _language(table: pl.DataFrame, cell: refusals.Row) -> None:
-    masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
-    if cell["selector"] == "random":  # which has no λ
-        lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
-    part = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
-    dense = table.filter(pl.col("k") == 0)["nll"].mean()
-    figure = lines.lines(
-        part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
-        heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
-        hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
-        f"NLL {row['nll']:.4f} nats per token",
-        reference=(float(dense), "unedited") if isinstance(dense, float) else None,
-    )  # fmt: skip
-    below = f"{domain}, λ = {lam:g}; random has no λ"
-    tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
-
-
-def _limit(points: pl.DataFrame | None) -> float:
-    """The benign limit that the operating points were chosen by, the paper's where they do not say."""
-    if points is None or "benign_cap" not in points.columns:
-        return BENIGN_LIMIT
-    return next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
+        table = sweep.filter(domain=cell["domain"])
+        masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
+        if cell["selector"] == "random":  # which has no λ
+            lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
+        part = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
+        dense = table.filter(pl.col("k") == 0)["nll"].mean()
+        figure = lines.lines(
+            part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
+            heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
+            hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
+            f"NLL {row['nll']:.4f} nats per token",
+            reference=(float(dense), "unedited") if isinstance(dense, float) else None,
+        )  # fmt: skip
+        below = f"{domain}, λ = {lam:g}; random has no λ"
+        tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:

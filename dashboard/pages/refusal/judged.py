@@ -8,8 +8,7 @@ import polars as pl
 
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
 from dashboard.state import results
-from dashboard.state.provenance import software
-from dashboard.state.results import JUDGED
+from dashboard.state.results import JUDGED, software
 from engine.judges.given_replies import JUDGED as COULD_JUDGE, cut_off, unjudged
 from engine.judges.quality import agreement_table, of_half
 from engine.records import bounds
@@ -84,7 +83,10 @@ def read(folder: Path) -> Judged:
     quality = _table(folder / QUALITY, "judge_quality") if QUALITY in files else None
     there = verdicts.drop_nulls("reply")
     missing = (verdicts.height - there.height) // verdicts["judge"].n_unique()
-    return Judged(folder, there, quality, _describe(record), missing)
+    replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
+    judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
+    told = [f"Replies {replies}", f"judges and their versions: {judges}", *software(record.get("environment") or {})]
+    return Judged(folder, there, quality, " · ".join(told), missing)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -112,13 +114,6 @@ def _table(path: Path, stem: str) -> pl.DataFrame:
     if table.is_empty():
         raise InputError(f"{path} is empty; run `{COMMAND}` again")
     return checked(stem, table, str(path))
-
-
-def _describe(record: dict[str, Any]) -> str:
-    environment = record.get("environment") or {}
-    replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
-    judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
-    return " · ".join([f"Replies {replies}", f"judges and their versions: {judges}", *software(environment)])
 
 
 def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:

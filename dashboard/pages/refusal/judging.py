@@ -11,15 +11,15 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import judges
-from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
-from dashboard.pages.refusal import disagreements, judged
+from dashboard.pages.refusal import judged
 from dashboard.pages.refusal.judged import Judged
-from dashboard.show import grid, layout, menu, selection, tools
+from dashboard.show import layout, menu, selection, tables, tools
 from dashboard.state import access, job_cards, jobs, results, sources
 from engine.judges.base import EMBEDDED, JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge
-from engine.judges.given_replies import read_replies
+from engine.judges.given_replies import FINISHED, JUDGED, read_replies
+from engine.judges.quality import disagreements
 from engine.records.errors import InputError
 from engine.run.field_types import parts
 
@@ -34,6 +34,9 @@ QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
 MAX_DRAWN = 13  # sources in the figure, `all` included
 _BOTH_TITLE = "all prompts"
+PER_PAGE = 5
+ANY, ONLY_A, ONLY_B = "any", "a", "b"
+PEOPLE_SAY = ("anything", "it refuses", "it answers", "nothing (no label)")
 
 
 def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
@@ -42,7 +45,7 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
     if found is not None:
         view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY, place=bar)
         with layout.told():
-            shown = _quality(found, stage, bar) if view == QUALITY else disagreements.section(found)
+            shown = _quality(found, stage, bar) if view == QUALITY else side_by_side(found)
     layout.how_to_read(HOW_TO_READ)
     _try_one()
     selection.more(_how_to)
@@ -96,7 +99,7 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
     heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
-        tools.show(figure, "judge-rates", key="judge-rates", finding=findings.rates(drawn), hero=True)
+        tools.show(figure, "judge-rates", key="judge-rates", finding=judges.finding(drawn), hero=True)
     left_out, labelled = len(every) - len(shown), found.quality is not None
     layout.footnote(
         "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
@@ -114,7 +117,7 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
         "" if labelled else "No reply has a human label, so there is no precision and no recall: give the replies a "
         f"column human_label and run `{judged.COMMAND}` again.",
     )  # fmt: skip
-    grid.show(_table(frame, found, half), placeholder="–")
+    tables.show(_table(frame, found, half), placeholder="–")
     return frame
 
 
@@ -159,6 +162,105 @@ def _rate(row: dict[str, Any] | None) -> str:
     return f"{row['value']:.3f} ({row['low']:.3f} – {row['high']:.3f})"
 
 
+def side_by_side(found: Judged) -> pl.DataFrame:
+    """Two sides, their agreement, and their disagreements; returns those that the filters leave, on all pages."""
+    sides = found.sides
+    if len(sides) < 2:
+        raise InputError(
+            f"one judge read these replies and no person did, so nothing can be compared; run `{judged.COMMAND}` with "
+            "--judge embedded,rejection-model"
+        )
+    first, second = st.columns(2)
+    a = selection.choose("First", sides, "judge_a", place=first)
+    b = selection.choose("Second", [side for side in sides if side != a], "judge_b", place=second)
+    two = judged.pair(found, a, b)
+    _agreement(judged.agreement(two), a, b)
+    return _disagreements(found, disagreements(two), a, b)
+
+
+def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
+    whole = table.row(0, named=True)
+    with st.container(horizontal=True, gap="large"):
+        st.metric("Same verdict", f"{whole['agreement']:.1%}", width="content")
+        st.metric("Cohen's kappa", _kappa(whole["kappa"]), width="content")
+        st.metric("Disagreements", f"{whole['disagreements']:,} of {whole['replies']:,}", width="content")
+    layout.footnote(
+        f"Same verdict: 95% interval {whole['agreement_low']:.1%} – {whole['agreement_high']:.1%} (Wilson).",
+        "Kappa is undefined where both always give one and the same verdict." if whole["kappa"] is None else "",
+    )
+    counts = {"Both see a refusal": "both", f"Only {a}": "only_a", f"Only {b}": "only_b", "Neither": "neither"}
+    tables.show(of_rows(table.iter_rows(named=True), {
+        "Source": itemgetter("source"), "Replies": itemgetter("replies"),
+        "Same": (
+            lambda row: f"{row['agreement']:.1%} ({row['agreement_low']:.1%} – {row['agreement_high']:.1%})",
+            itemgetter("agreement"),
+        ),
+        "Kappa": (lambda row: _kappa(row["kappa"]), itemgetter("kappa")),
+        **{title: itemgetter(name) for title, name in counts.items()},
+    }))  # fmt: skip
+
+
+def _kappa(kappa: float | None) -> str:
+    return "undefined" if kappa is None else f"{kappa:.3f}".replace("-", "−")
+
+
+def _disagreements(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
+    layout.section("Disagreements")
+    if table.is_empty():
+        st.info("They agree on every reply.")
+        return table
+    titles = {ANY: "either", ONLY_A: f"only {a}", ONLY_B: f"only {b}"}
+    with_people = judged.PEOPLE in found.sides and judged.PEOPLE not in (a, b)
+    columns = st.columns(3)
+    sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
+    source = selection.choose("Source", sources, "judge_source", place=columns[0])
+    who = selection.choose("Who sees a refusal", list(titles), "who", title=titles.__getitem__, place=columns[1])
+    people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2]) if with_people else PEOPLE_SAY[0]
+    kept = filtered(table, source, who, people)
+    if kept.is_empty():
+        st.info("No disagreement is of this kind; choose another source or another side.")
+        return kept
+    start, shown = selection.page_of(kept, PER_PAGE, "page", (str(found.folder), a, b, source, who, people))
+    st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
+    for row in shown.iter_rows(named=True):
+        _card(row)
+    return kept
+
+
+def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.DataFrame:
+    """The disagreements of one source (or all), of one side, and of one kind of label.
+    who: ANY, or the side that alone sees a refusal. people: one of PEOPLE_SAY."""
+    if source != judged.ALL:
+        table = table.filter(pl.col("source") == source)
+    if who != ANY:
+        table = table.filter(pl.col(f"refusal_{who}"))
+    wanted = dict(zip(PEOPLE_SAY[1:], (True, False, None), strict=True))
+    return table if people == PEOPLE_SAY[0] else table.filter(pl.col("human").eq_missing(pl.lit(wanted[people])))
+
+
+def _card(row: dict[str, object]) -> None:
+    with st.container(border=True):
+        told = row["human"] is not None and judged.PEOPLE not in (row["judge_a"], row["judge_b"])
+        people = f" · people: {'refuses' if row['human'] else 'answers'}" if told else ""
+        cut = " · cut off" if row.get(FINISHED) is False else ""
+        st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
+        for side, column in zip("ab", st.columns(2), strict=True):
+            said = (str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]))
+            with column:
+                _verdict(*said, judged=bool(row.get(f"{JUDGED}_{side}", True)))
+        st.markdown("**Prompt**")
+        st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
+        st.markdown("**Reply**")
+        layout.reply(str(row["reply"]), st.container(), empty="(empty)")
+
+
+def _verdict(by: str, refusal: bool, reason: str, judged: bool = True) -> None:
+    """One verdict: who, what, why. Reasons quote the reply, so they are plain text."""
+    st.markdown(f"{layout.plain(by)}: {layout.verdict(refusal, judged)}")
+    if reason:
+        st.text(reason, width="stretch")
+
+
 def _try_one() -> None:
     layout.section("One reply of your own")
     reply = selection.prompt(
@@ -171,7 +273,7 @@ def _try_one() -> None:
         return
     verdict = judge(reply)
     with st.container(border=True, key="own-verdict"):
-        disagreements.verdict("embedded", verdict.refusal, verdict.reason, verdict.judged)
+        _verdict("embedded", verdict.refusal, verdict.reason, verdict.judged)
     layout.footnote(
         "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
         f"out. The judge sees the reply only, and reads English only. Version {embedded_version()}."
@@ -195,29 +297,25 @@ def _form() -> None:
         )  # fmt: skip
         if typed:
             with layout.told():
-                _ready(Path(typed).expanduser(), parts(chosen))
+                file, wanted = Path(typed).expanduser(), parts(chosen)
+                replies = _count(file)
+                if not wanted:
+                    raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
+                names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
+                top = results.results_dir() / "judged"
+                free = next(top / name for name in names if not (top / name).exists())
+                request = jobs.judging(file, ",".join(wanted), free)
+                st.code(request.command, language=None, wrap_lines=True)
+                many = f"{replies:,} {'reply' if replies == 1 else 'replies'}"
+                st.caption(f"{many}. A judge that is a model has to be loaded first.")
+                run = (jobs.registry().start, request)
+                st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=run)
     own = [job for job in jobs.registry().all() if job.request.model_at is None]
     if own:
         job_cards.show(own, "judge-", here=menu.here())
-
-
-def _ready(file: Path, judges: list[str]) -> None:
-    """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    replies = _count(file)
-    if not judges:
-        raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
-    request = jobs.judging(file, ",".join(judges), _free(file))
-    st.code(request.command, language=None, wrap_lines=True)
-    st.caption(f"{replies:,} {'reply' if replies == 1 else 'replies'}. A judge that is a model has to be loaded first.")
-    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
 
 
 @results.while_unchanged(4, lambda file: (file,))
 def _count(file: Path) -> int:
     """Read once for a file, not whenever the page is drawn."""
     return len(read_replies(file))
-
-
-def _free(file: Path) -> Path:
-    names = (file.stem if number == 1 else f"{file.stem}-{number}" for number in count(1))
-    return next(path for name in names if not (path := results.results_dir() / "judged" / name).exists())

@@ -8,9 +8,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
-from dashboard.charts.rows import Place
-from dashboard.chat import against_random, answers, measure
-from dashboard.chat.against_random import Compared
+from dashboard.charts.matrix import Place
+from dashboard.chat import answers, measure
+from dashboard.chat.measure import Compared
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout
 from engine.edits.masks import Mask
@@ -85,7 +85,7 @@ def measured(found: Scored, ticked: Mask, place: DeltaGenerator) -> None:
         return
     question = answers.Question(found.load_from, found.model.get("weights_hash"), rows.tobytes())
     answers.ask(
-        _KEY, question, lambda _, entry, say: against_random.compared(entry.loaded, rows, say), _show, place,
+        _KEY, question, lambda _, entry, say: measure.compared(entry.loaded, rows, say), _show, place,
         button="" if answers.at_hand(found.load_from) else "Measure it",
     )  # fmt: skip
 

@@ -8,11 +8,11 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, rows
+from dashboard.charts import formats, matrix, palette
 from dashboard.charts.findings import rows as findings
-from dashboard.chat import edits, handed
-from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, mask as rows_mask, row_sets, scored
-from dashboard.pages.rows.row_sets import Kept
+from dashboard.chat import edits
+from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, scored
+from dashboard.pages.rows.cell import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
 from dashboard.state import access, results, shipped, sources
@@ -65,12 +65,17 @@ def render() -> None:
     _follow(found, points if len(points) == 1 or not brushing else [])
     with layout.told():
         if one.mask is not None:
-            _mask_line(found, one.mask)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(
+                    f"**{layout.plain(one.mask.name)}** removes {one.mask.rows.size:,} of {found.n_rows:,} rows; "
+                    "choose it below under “Which rows” to zero just these.", width="content",
+                )  # fmt: skip
+                edits.live_link(found.folder, found.load_from, **(one.mask.spec or {}))
         brushed = rows_brush.show(found, _ticked(found))
         block, projection = rows_cell.chosen(found)
         rows_cell.show(found, block, projection, one.mask)
         st.divider()
-        rows_mask.show(found, one.mask)
+        rows_cell.masks(found, one.mask)
     tools.end(one.frame, one.name, provenance=[found.provenance])
     with layout.told():
         rows_brush.measured(found, _ticked(found), brushed)
@@ -79,17 +84,8 @@ def render() -> None:
 def _ticked(found: Scored) -> Mask:
     """The ticked rows; none where the box of row ids says what is wrong with it."""
     with suppress(InputError):
-        return row_sets.parse(rows_cell.ticked_text(), found.n_rows)
-    return row_sets.parse("", found.n_rows)
-
-
-def _mask_line(found: Scored, mask: Kept) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(
-            f"**{layout.plain(mask.name)}** removes {mask.rows.size:,} of {found.n_rows:,} rows; choose it below under "
-            "“Which rows” to zero just these.", width="content",
-        )  # fmt: skip
-        handed.live_link(found.folder, found.load_from, **(mask.spec or {}))
+        return rows_cell.parse(rows_cell.ticked_text(), found.n_rows)
+    return rows_cell.parse("", found.n_rows)
 
 
 def _source() -> Scored:
@@ -145,7 +141,7 @@ def _map(found: Scored) -> _Map:
         heading = f"{title}: mean score"
         below = "mean score of each matrix's rows, from {:.2g} (dark) to {:.2g} (bright)".format(*ends)
         kind, name = "score", f"mean-score-{selector}"
-    figure = rows.cells(
+    figure = matrix.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
         outlined=rows_brush.brushed(found),
     )  # fmt: skip

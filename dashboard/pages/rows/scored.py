@@ -10,7 +10,6 @@ import polars as pl
 
 from dashboard.charts import palette
 from dashboard.state import results, scores as stored
-from dashboard.state.layers import MATRIX, Layers, layers
 from dashboard.state.results import while_unchanged
 from dashboard.state.scores import SCORES
 from engine.edits.masks import Mask, removed_rows
@@ -18,6 +17,35 @@ from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
 from engine.stats.removal_order import removal_order
+
+MATRIX = ("block", "projection")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Weight matrices. frame: block, projection, rows of each, in the order of the row index. of_row [N]: the line that
+    a row belongs to."""
+
+    frame: pl.DataFrame
+    of_row: npt.NDArray[np.int64]
+
+    def means(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Mean of every matrix's values, in float64. [N] -> [matrices]"""
+        sums = np.bincount(self.of_row, weights=values, minlength=self.frame.height)
+        return np.asarray(sums / self.frame["rows"].to_numpy(), dtype=np.float64)
+
+
+@while_unchanged(8, lambda folder: (folder / f"{results.ROWS}.parquet",))
+def layers(folder: Path) -> Layers:
+    """The matrices of a model of any size; made once per folder, since names of millions of rows are slow to group by.
+    Errors: `InputError` for a missing or damaged table."""
+    rows = stored.read_rows(folder).select(MATRIX)
+    runs = rows.select(pl.struct(MATRIX).rle_id()).to_series().to_numpy()  # of neighbours alike
+    firsts = rows[np.unique(runs, return_index=True)[1]].with_columns(rows=np.bincount(runs))
+    frame = firsts.group_by(MATRIX, maintain_order=True).agg(pl.col("rows").sum().cast(pl.Int64))
+    numbered = frame.with_row_index("place")
+    placed = firsts.join(numbered, on=MATRIX, how="left", nulls_equal=True, maintain_order="left")
+    return Layers(frame, placed["place"].to_numpy()[runs].astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -35,7 +63,7 @@ class Scored:
     @property
     def matrices(self) -> Layers:
         """Columns block, projection, rows, and which of them a row belongs to."""
-        return layers(self.folder, MATRIX)
+        return layers(self.folder)
 
     @property
     def n_rows(self) -> int:
@@ -93,7 +121,10 @@ def _ranks(folder: Path, selector: str) -> npt.NDArray[np.int32]:
 
 def find(folder: Path) -> list[Path]:
     """Folders with scores, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
-    return results.holding(folder, SCORES, "scores", "selector-audit score MODEL")
+    found = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
+    if not found:
+        raise InputError(f"{folder} holds no scores; run `selector-audit score MODEL --out {folder}` first")
+    return sorted(found)
 
 
 @while_unchanged(4, lambda folder: (folder / name for name in (SCORES, "rows.parquet", MANIFEST)))
@@ -125,23 +156,20 @@ def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
 
 def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.DataFrame:
     """Share of every cell's rows that the mask removes, in [0, 1]. Columns block, projection, rows, value, removed."""
-    inside = np.zeros(scored.n_rows, dtype=np.bool_)
-    inside[scored.removed(selector, order, rate)] = True
-    removed = pl.Series("removed", scored.matrices.counts(inside))
-    frame = scored.matrices.frame.with_columns(value=removed / scored.matrices.frame["rows"])
-    return frame.with_columns(removed)
+    inside, frame = scored.matrices.of_row[scored.removed(selector, order, rate)], scored.matrices.frame
+    removed = pl.Series("removed", np.bincount(inside, minlength=frame.height).astype(np.int64))
+    return frame.with_columns(value=removed / frame["rows"]).with_columns(removed)
 
 
 def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
     """Mean percentile under `selector` minus that under `other`, in points from -100 to 100.
     Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows)."""
     difference = scored.percentiles(selector) - scored.percentiles(other)
-    apart = scored.matrices.means(np.abs(difference))
-    return _cells(scored, difference).with_columns(apart=pl.Series(apart))
+    return _cells(scored, difference).with_columns(apart=scored.matrices.means(np.abs(difference)))
 
 
 def _cells(scored: Scored, values: npt.NDArray[np.floating]) -> pl.DataFrame:
-    return scored.matrices.frame.with_columns(value=pl.Series(scored.matrices.means(values)))
+    return scored.matrices.frame.with_columns(value=scored.matrices.means(values))
 
 
 def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:

@@ -1,16 +1,14 @@
 """Tasks: what the model can still do, task by task, as rows are removed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.findings.accuracy import above_chance, accuracy, rate_told
+from dashboard.charts.findings.curves import above_chance, accuracy, rate_told
+from dashboard.charts.formats import task_title
 from dashboard.charts.lines import Axis
-from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
 from dashboard.state.parts import Drawn, Part
@@ -32,7 +30,6 @@ GOOD = {
 
 
 def render() -> None:
-    """The page."""
     stage = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
     parts.draw(stage, layout.bar(stage), TITLE, PART)
 
@@ -41,7 +38,7 @@ def show(source: sources.Source) -> Drawn:
     """The mean over tasks, one task, or all of them."""
     table = source.table("downstream")
     notes = _notes(source, table)
-    available = palette.in_order(table["selector"].unique().to_list())
+    available = palette.in_order(table["selector"])
     tasks = table["task"].unique(maintain_order=True).to_list()
     with source.bar:
         what = selection.choose("Task", [MEAN, ALL, *tasks], "task", title=task_title)
@@ -57,9 +54,9 @@ def show(source: sources.Source) -> Drawn:
         return Drawn(table, notes=notes)
     if what == ALL:
         for start in range(0, len(tasks), 2):
-            with st.container() if start else source.hero():
-                columns = st.columns(2)
-            for column, task in zip(columns, tasks[start : start + 2], strict=False):
+            for column, task in zip(
+                (st if start else source.hero()).columns(2), tasks[start : start + 2], strict=False
+            ):
                 with column:
                     _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order, hero=not start)
         return Drawn(chosen, notes=notes)

@@ -1,13 +1,142 @@
 """Where and who: in which blocks selectors see importance, and which selectors take the same rows."""
 
-from __future__ import annotations
+from typing import Any
 
-from dashboard.pages.where import block_profiles, selector_pairs
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import agreement, formats, lines as lines_chart, palette
+from dashboard.charts.findings import rows as findings
+from dashboard.charts.lines import Axis
+from dashboard.show import layout, menu, selection, tools
 from dashboard.state import parts
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
+from engine.stats.limits import Thresholds
 
-PARTS = {"Agreement": selector_pairs.PART, "Depth": block_profiles.PART}
+JACCARD, ABOVE_CHANCE = "Jaccard", "Above chance"
+MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
+WHOLE = "Whole blocks"
+_TITLES = {MASKS: MASKS, BLOCKS: "Mean scores", SUBLAYERS: SUBLAYERS, PROJECTIONS: PROJECTIONS}
+SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
+
+
+def _agreement(source: Source) -> Drawn:
+    """Overlaps of masks on the left, correlations of whole rankings on the right."""
+    overlaps = source.table("jaccard")
+    with source.bar:
+        rate, value = _settings(overlaps)
+    above_chance = value == ABOVE_CHANCE
+    selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
+    left, right = source.hero().columns(2)
+    with right, layout.told():
+        table = source.table("spearman")
+        pairs = agreement.correlations(table)
+        selectors = agreement.by_likeness(pairs, selectors)
+        figure = agreement.spearman_matrix(pairs, selectors)
+        tools.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(table), hero=True)
+    with left:
+        attention, mlp = (agreement.overlaps(overlaps, rate, name) for name in ("attention", "mlp"))
+        figure = agreement.triangles(attention, mlp, selectors, rate, above_chance=above_chance)
+        told = findings.overlap(overlaps, rate, above_chance=above_chance)
+        tools.show(figure, "jaccard", key="jaccard-cells", finding=told, hero=True)
+    return Drawn(overlaps, notes=("Random stands for the mean over its seeds.",))
+
+
+def _settings(overlaps: pl.DataFrame) -> tuple[float, str]:
+    rate = selection.rate(overlaps["rate"], "rate")
+    if overlaps["expected_random"].null_count() == overlaps.height:
+        st.caption("What random masks would share was not printed.", width="content")
+        return rate, JACCARD
+    value = selection.switch(
+        "Show", (JACCARD, ABOVE_CHANCE), "value", default=JACCARD,
+        help_text="Above chance: the Jaccard less that of random masks with as many rows in the sublayer.",
+    )  # fmt: skip
+    return rate, value
+
+
+AGREEMENT = Part(
+    _agreement, ("jaccard", "spearman"),
+    "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
+    "same mask, and random masks of the same sizes give what the hover says. Spearman compares whole rankings.",
+)  # fmt: skip
+
+
+def _depth(source: Source) -> Drawn:
+    """A panel for the blocks, the sublayers or the projections."""
+    table = source.table("depth")
+    available = palette.in_order(table["selector"])
+    with source.bar:
+        masks = source.table("mask_depth") if source.has("mask_depth") else None
+        levels = (BLOCKS, SUBLAYERS, PROJECTIONS) if masks is None else (MASKS, BLOCKS, SUBLAYERS, PROJECTIONS)
+        level = selection.switch("Show", levels, "level", default=levels[0], title=_TITLES.__getitem__)
+    with source.drawer():
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    chosen = table.filter(pl.col("selector").is_in(selectors))
+    if chosen.is_empty():
+        st.info("Nothing is chosen: choose at least one selector.")
+    if masks is not None and level == MASKS:
+        shares, rate = removed(masks.filter(pl.col("selector").is_in(selectors)))
+        figure = lines_chart.lines(
+            shares, Axis("block", "block"), Axis("share", "share of the block's rows", "share"), heading=MASKS,
+            hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows "
+            f"({row['share']:.1%})",
+        )  # fmt: skip
+        below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
+        source.show(figure, "mask-depth", finding=findings.uneven(shares, rate), below=below)
+        return _drawn(masks)
+    panels = _panels(chosen, level) if chosen.height else []
+    for start in range(0, len(panels), 2):
+        pair = panels[start : start + 2]
+        columns = (st if start else source.hero()).columns(2 if len(panels) > 1 else 1)
+        for column, (name, frame) in zip(columns, pair, strict=False):
+            with column:
+                figure = lines_chart.lines(
+                    frame, Axis("block", "block"), Axis("relative_score", "mean score ÷ its highest"), heading=name,
+                    hover=_hover,
+                )  # fmt: skip
+                told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
+                below = "mean score of a selector's rows, divided by its highest"
+                tools.show(figure, f"depth-{name}", finding=told, below=below, hero=not start)
+    return _drawn(table)
+
+
+def _drawn(table: pl.DataFrame) -> Drawn:
+    with st.container(horizontal=True):
+        menu.link("Is it more than depth?", "believed", {"part": "Explained by depth"})
+        menu.link("The rows of one mask, on the map", "rows", {"measure": "Share in the mask"})
+    return Drawn(table, notes=("Random stands for the mean over its seeds.",))
+
+
+def removed(masks: pl.DataFrame) -> tuple[pl.DataFrame, float]:
+    """Of the rate nearest to the verdicts': selector, block, share of the block's rows that the LeRF mask removes."""
+    rate = min(set(masks["rate"]), key=lambda one: abs(one - Thresholds().rate))
+    of_rate = masks.filter(pl.col("rate") == rate).group_by("selector", "block", maintain_order=True)
+    sums = of_rate.agg(pl.col("removed", "rows").sum())
+    return sums.with_columns(share=pl.col("removed") / pl.col("rows")), rate
+
+
+def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
+    whole = pl.col("projection").is_null()
+    if level == BLOCKS:
+        return [(WHOLE, table.filter(whole, pl.col("sublayer").is_null()))]
+    column = "sublayer" if level == SUBLAYERS else "projection"
+    rows = table.filter(whole & pl.col("sublayer").is_not_null() if level == SUBLAYERS else ~whole)
+    return [(SUBLAYER_TITLES.get(name, name), part) for (name,), part in rows.group_by(column, maintain_order=True)]
+
+
+def _hover(row: dict[str, Any]) -> str:
+    relative = f"{row['relative_score']:.4f}" if row["relative_score"] is not None else "–"
+    return f"block {row['block']}<br>relative {relative}<br>mean score {row['mean_score']:.6g}"
+
+
+DEPTH = Part(
+    _depth, ("depth",),
+    "Removed rows: which share of each block goes first. Mean scores: block by block, relative to the selector's "
+    "highest; different selectors have different units, so compare where the lines are high, not how high they are.",
+)  # fmt: skip
+PARTS = {"Agreement": AGREEMENT, "Depth": DEPTH}
 
 
 def render() -> None:
-    """The page."""
     parts.page("Where and who", "Do the scores choose the same rows, and in which layers do these lie?", PARTS)

@@ -11,7 +11,7 @@ import streamlit as st
 from plotly.offline import get_plotlyjs
 
 from dashboard.charts import figure_size, palette
-from dashboard.show import kept, selection
+from dashboard.show import selection
 
 _FOLDER = Path(__file__).parent
 _KEY, _SHOWN, _MODEL = "paper-figures", "figures-of-this-run", "model-of-this-page"  # session state
@@ -42,12 +42,7 @@ def some() -> bool:
 
 def about(model: str) -> None:
     """Tells which model this page shows, for captions that do not say so, as those of published values."""
-    st.session_state[_MODEL] = (kept.page(), model)
-
-
-def _model(lines: Sequence[str]) -> str:
-    where, model = st.session_state.pop(_MODEL, ("", ""))
-    return f"Model {model}." if where == kept.page() and model and not any(model in one for one in lines) else ""
+    st.session_state[_MODEL] = (selection.page(), model)
 
 
 def wanted() -> bool:
@@ -59,13 +54,14 @@ def wanted() -> bool:
 def offer(lines: Sequence[str]) -> None:
     """One figure of the page with its caption. lines: notes and provenance for the caption."""
     shown: dict[str, tuple[go.Figure, str]] = st.session_state.pop(_SHOWN, {})
-    model = _model(lines)
+    where, model = st.session_state.pop(_MODEL, ("", ""))
+    named = where == selection.page() and model and not any(model in one for one in lines)
     with st.container(horizontal=True):
         name = selection.choose("Figure", list(shown), "paper_figure")
         width_in = selection.switch("Width", WIDTHS_IN, "paper_width", default=WIDTHS_IN[0], title="{:g} in".format)
     figure, said = shown[name]
     drawn = for_paper(figure, width_in)
-    caption = " ".join(filter(None, (said, model, *lines))).replace("`", "")
+    caption = " ".join(filter(None, (said, f"Model {model}." if named else "", *lines))).replace("`", "")
     page, height = document(drawn, f"{name}-{width_in:g}in", caption), round(drawn.layout.height or 450) + _ROOM_PX
     st.iframe(page, height=height, alt=f"The figure {name} for a paper. {caption}")
 

@@ -1,14 +1,12 @@
 """Stage mode: the figure or the replies fill the screen, settings lie in a drawer, keys lead to the next page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 from streamlit.navigation.page import Page
+
+from dashboard.show import layout
 
 KEY = "present"  # in shared links: never renamed
 _FOLDER = Path(__file__).parent
@@ -28,7 +26,7 @@ def switch() -> None:
             "the keys ← and →, or a clicker, lead to the page or step before and after.",
         )  # fmt: skip
     if chosen:
-        st.html(f"<style>{(_FOLDER / 'page.css').read_text(encoding='utf-8')}</style>")
+        layout.style(_FOLDER / "page.css")
 
 
 def controls(destinations: Mapping[str, Sequence[Page]], current: Page) -> None:
@@ -42,11 +40,11 @@ def controls(destinations: Mapping[str, Sequence[Page]], current: Page) -> None:
             if page is not None:  # out of sight: the buttons and the keys press them
                 with st.container(key=f"stage-{way}"):
                     st.page_link(page)
-        _component()(
+        layout.component(_FOLDER, "stage")(
             data={way: page.title if page else "" for way, page in ways.items()}
             | {"steps": current.url_path == "learn"},
             key="stage-buttons",
-            on_leave_change=_leave,
+            on_leave_change=lambda: st.session_state.update({KEY: False}),
         )  # fmt: skip
 
 
@@ -54,13 +52,3 @@ def beside(pages: Sequence[Page], current: Page) -> dict[str, Page | None]:
     """The pages before and after one, as the sidebar and the tabs have them."""
     here = next(place for place, page in enumerate(pages) if page.url_path == current.url_path)
     return {"back": pages[here - 1] if here else None, "next": pages[here + 1] if here + 1 < len(pages) else None}
-
-
-def _leave() -> None:
-    st.session_state[KEY] = False
-
-
-@cache
-def _component() -> Any:
-    html, css, js = ((_FOLDER / f"stage.{ending}").read_text(encoding="utf-8") for ending in ("html", "css", "js"))
-    return st.components.v2.component("selector_audit_stage", html=html, css=css, js=js)

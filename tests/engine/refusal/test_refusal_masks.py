@@ -13,7 +13,7 @@ import pytest
 from harmless import harmless
 from stage_options import read_by
 
-from dashboard.pages.rows import row_sets
+from dashboard.pages.rows import cell
 from engine.cli import main
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
 from engine.edits.effect import Change, Effect
@@ -91,7 +91,7 @@ def test_select_writes_the_mask_of_every_point(folder: Path, demo: LoadedModel, 
         edit = edit_from_mask(path, demo.rows.n_rows, demo.weights_hash)
         assert (edit.kind, edit.spec["domain"]) == ("refusal", one["domain"])
         scored: Any = SimpleNamespace(n_rows=demo.rows.n_rows, model=demo.fingerprint)
-        kept = row_sets.load(path.read_bytes(), path.name, scored)  # the page Rows takes it as what it is
+        kept = cell.load(path.read_bytes(), path.name, scored)  # the page Rows takes it as what it is
         chosen = kept.spec or {}
         assert (chosen["domain"], chosen["lambda"]) == (one["domain"], one["point"]["lam"])
 

@@ -1,6 +1,5 @@
-"""Findings of controls: what beats what at equal size, what depths explain, which groups break the model."""
-
-from __future__ import annotations
+"""Findings of whether results can be believed: stability against validity, how alike calibrations come out, what beats
+what at equal size, what depths explain, which groups break the model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.charts import believed as chart, formats, palette
 from dashboard.charts.findings import words
 from engine.studies.estimate_words import ControlAnswer
 
@@ -36,15 +35,15 @@ def as_measured(controls: pl.DataFrame, when: str) -> str:
     if means.is_empty():
         return f"No control has a finite perplexity {when}"
     (low, least), (high, most) = means.row(0), means.row(-1)
-    told = f"{controls_chart.control_title(low)} has perplexity {formats.perplexity(least)}"
+    told = f"{chart.control_title(low)} has perplexity {formats.perplexity(least)}"
     if low != high:
-        told += f", {controls_chart.control_title(high)} {formats.perplexity(most)}"
+        told += f", {chart.control_title(high)} {formats.perplexity(most)}"
     return f"{told} {when}; no errors are known"
 
 
 def _names(controls: Sequence[str]) -> str:
-    ordered = controls_chart.in_control_order(list(controls))
-    return words.listed([controls_chart.control_title(name) for name in ordered])
+    ordered = chart.in_control_order(list(controls))
+    return words.listed([chart.control_title(name) for name in ordered])
 
 
 def own_depths(specific: pl.DataFrame, order: str) -> str:
@@ -56,14 +55,11 @@ def own_depths(specific: pl.DataFrame, order: str) -> str:
     count, when = specific.height, f"{least if least == most else f'{least} to {most}'} removed"
     if better:
         who = f"All {count} selectors" if len(better) == count > 1 else words.titles(better)
-        first = f"{who} {words.verb(better, 'does', 'do')} {harm} than random rows of {_own(better)} layers, {when}"
+        does, own = words.verb(better, "does", "do"), words.verb(better, "its own", "their own")
+        first = f"{who} {does} {harm} than random rows of {own} layers, {when}"
     else:
         first = f"No selector does {harm} than random rows of its layers beyond the errors, {when}"
     return first + (f"; {words.titles(worse)} {words.verb(worse, 'does', 'do')} worse" if worse else "")
-
-
-def _own(names: Sequence[str]) -> str:
-    return words.verb(names, "its own", "their own")
 
 
 def depth_share(specific: pl.DataFrame) -> str:
@@ -75,19 +71,16 @@ def depth_share(specific: pl.DataFrame) -> str:
     first = f"Depths explain {_share(least)} of the advantage over random masks"
     if rows.height == 1:
         return f"{first} of {palette.title(least['selector'])}"
-    told = f"Depths explain {_named(least)} to {_named(most)} of the advantage over random masks"
-    ends = (least["depth_share_high"], most["depth_share_low"])
-    if None not in ends and ends[0] >= ends[1]:
+    ends = (f"{_share(row)} ({palette.title(row['selector'])})" for row in (least, most))
+    told = f"Depths explain {' to '.join(ends)} of the advantage over random masks"
+    high, low = least["depth_share_high"], most["depth_share_low"]
+    if high is not None and low is not None and high >= low:
         return f"{told}: no difference beyond the errors"
     return told
 
 
 def _share(row: Row) -> str:
     return f"{row['depth_share']:.0%}"
-
-
-def _named(row: Row) -> str:
-    return f"{_share(row)} ({palette.title(row['selector'])})"
 
 
 def rank_distribution(table: pl.DataFrame, wanted: float) -> str:
@@ -162,3 +155,69 @@ def decoys(means: pl.DataFrame, rate: str) -> str:
         f"{words.titles(fooled)} {words.verb(fooled, 'puts', 'put')} most rows without effect among "
         f"{words.verb(fooled, 'its', 'their')} top {rate}"
     )
+
+
+def judged(verdicts: pl.DataFrame) -> str:
+    """Of the table of verdicts: judged stable but invalid, or that nobody is. Published ones have numbers only."""
+    known = verdicts.filter(pl.col("stable_but_invalid").is_not_null())
+    if known.is_empty():
+        return "Printed numbers without verdicts: stable is to the right, valid is up"
+    stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
+    bad = known.filter("stable_but_invalid")["selector"].to_list()
+    if bad:
+        valid = known.filter(pl.col("validity").is_in(["faithful", "sufficient"]))
+        both, unstable = (valid.filter(stability=word)["selector"].to_list() for word in ("stable", "not"))
+        told = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid"]
+        if unstable:
+            told.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} valid but not stable")
+        is_both = f"{words.titles(both)} {words.verb(both, 'is', 'are')} stable and valid"
+        return "; ".join([*told, is_both if both else "no score is shown to be both"])
+    if not stable:
+        return "No selector is judged stable, so none is stable but invalid"
+    return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged invalid"
+
+
+def between_draws(draws: pl.DataFrame, limit: float) -> str:
+    """Of one rate of `draws`: whose masks overlap enough, in the mean of all pairs and in the least alike pair."""
+    known = draws.filter(pl.col("jaccard").is_not_null())
+    if known.is_empty():
+        return "No overlap of two draws is defined"
+    always = known.filter(pl.col("jaccard_min") >= limit)["selector"].to_list()
+    mean = known.filter(pl.col("jaccard") >= limit, pl.col("jaccard_min") < limit)["selector"].to_list()
+    short = known.filter(pl.col("jaccard") < limit)["selector"].to_list()
+    parts = []
+    if always:
+        least = known.filter(pl.col("selector").is_in(always))["jaccard_min"].min()
+        assert isinstance(least, float)
+        down = int(least * 100 + 1e-9) / 100  # so that "or more" holds
+        named = f"All {len(always)} selectors" if len(always) == known.height > 1 else words.titles(always)
+        parts.append(f"{named}: another text changes the mask little, Jaccard {down:.2f} or more in every pair")
+    if mean:
+        parts.append(f"{words.titles(mean)} {words.verb(mean, 'reaches', 'reach')} {limit:g} only in the mean of pairs")
+    if short:
+        parts.append(f"{words.titles(short)} {words.verb(short, 'falls', 'fall')} short of {limit:g}")
+    return "; ".join(parts)
+
+
+def less_text(table: pl.DataFrame, column: str, what: str) -> str:
+    """Nested sizes: the smallest against all windows. column: spearman or jaccard (1 is the same), or nll."""
+    smallest = table.filter(pl.col(column).is_not_null(), pl.col("size") < pl.col("reference_size"))
+    if smallest.is_empty():
+        return f"{what}: one size only, nothing to compare"
+    size = min(smallest["size"].to_list())
+    rows = smallest.filter(pl.col("size") == size)
+    if column == "nll":  # of whom LeRF perplexity differs most from that of all windows, as measured
+        full = table.filter(pl.col("size") == pl.col("reference_size")).select("selector", whole="nll")
+        both = rows.join(full, on="selector").filter(pl.col("nll").is_finite(), pl.col("whole").is_finite())
+        if both.is_empty():
+            return f"LeRF perplexity from {size} windows; that from all was not measured"
+        row = both.sort((pl.col("nll") - pl.col("whole")).abs(), maintain_order=True).row(-1, named=True)
+        return (
+            f"From {size} instead of {row['reference_size']} windows, {palette.title(row['selector'])} changes most: "
+            f"perplexity {formats.perplexity(row['whole'])} becomes {formats.perplexity(row['nll'])}"
+        )
+    least, most = (rows.sort(column, maintain_order=True).row(place, named=True) for place in (0, -1))
+    first = f"From {size} of {least['reference_size']} windows, {what} is {least[column]:.2f}"
+    if rows.height == 1 or least[column] == most[column]:
+        return f"{first} for {words.titles(rows['selector'].to_list())}"
+    return f"{first} ({palette.title(least['selector'])}) to {most[column]:.2f} ({palette.title(most['selector'])})"
