@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import plotly.graph_objects as go
 import polars as pl
-from engine.stats.holm import adjusted
-from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
 from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, figure_size, formats, lines, matrix, palette, series
 from dashboard.charts.formats import LN10
 from engine.results.tables import spec
+from engine.stats.blocks import all_saturated, between_draws, mean_of_lines
 from engine.stats.limits import BASELINE
 from engine.stats.removal_order import ORDERS
+from engine.stats.uncertainty import adjusted
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _NOTE = 0.06  # of what is drawn: the height of words on stage

@@ -10,19 +10,19 @@ from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
-from engine.studies.verdict.removal_budgets import (
-    RemovalBudget,
-    headline,
-    limit_words,
-    removal_budgets,
-    share_text,
-)
 
 from dashboard.charts import axes, figure_size, formats, matrix, palette, series
 from dashboard.charts.lines import finished
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
 from engine.records.errors import InputError
 from engine.stats.limits import BASELINE, Thresholds
+from engine.studies.estimate_words import (
+    RemovalBudget,
+    headline,
+    limit_words,
+    removal_budgets,
+    share_text,
+)
 from engine.studies.verdict.judged_selectors import against_half
 
 RATE = Thresholds().rate

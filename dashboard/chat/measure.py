@@ -134,10 +134,8 @@ def _step(
     loaded: LoadedModel, edits: Sequence[Edit], part: Windows, store: Store, progress: Progress
 ) -> list[NegativeLogLikelihood]:
     """The NLL of each edit on some windows, under the model's lock."""
-    from engine.run.cell import Cell
-
     from engine.measures.nll import NegativeLogLikelihood, Nll
-    from engine.run.runner import LocalRunner
+    from engine.run.runner import Cell, LocalRunner
 
     what = f"Windows {part.sample_ids[0] + 1} to {part.sample_ids[-1] + 1}, edits"
     cells = [Cell[NegativeLogLikelihood](loaded, edit, Nll(part)) for edit in edits]

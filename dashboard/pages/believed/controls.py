@@ -7,15 +7,15 @@ from typing import Any
 
 import polars as pl
 import streamlit as st
-from engine.stats.table_estimates import has_blocks
-from engine.studies.audit.control_answers import ControlAnswer, control_answers
-from engine.studies.verdict.beyond_depths import DECIDED, with_draws
 
 from dashboard.charts import believed as chart, formats, palette
 from dashboard.charts.findings import believed as findings
 from dashboard.show import layout, selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
+from engine.stats.blocks import has_blocks
+from engine.studies.estimate_words import ControlAnswer, control_answers
+from engine.studies.verdict.judged_selectors import DECIDED, with_draws
 
 ORDERS = ("LeRF", "MoRF")
 _FOUR_DIGITS = st.column_config.NumberColumn(format="%.4f")

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
-from engine.stats.table_estimates import has_blocks
 
 from dashboard.charts import curves as curve_chart, formats, lines, palette, parts as parts_chart, series
 from dashboard.charts.findings import curves as findings
@@ -18,6 +17,7 @@ from dashboard.pages.rows import scored
 from dashboard.show import layout, menu, selection, tools
 from dashboard.state import offers, results, sources
 from engine.records.errors import InputError
+from engine.stats.blocks import has_blocks
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import units_in_words
 

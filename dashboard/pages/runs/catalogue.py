@@ -18,13 +18,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 import polars as pl
-from engine.records.leftovers import sweep, temporary
 
 from dashboard.state import access, results
 from engine.commands.outputs import own_results
 from engine.records import bounds
 from engine.records.errors import InputError
-from engine.records.files import json_object
+from engine.records.files import json_object, sweep, temporary
 from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, is_manifest, read_manifest
 from engine.records.model_names import model_name

@@ -7,8 +7,6 @@ from typing import Any
 
 import polars as pl
 import streamlit as st
-from engine.run.score_plan import SCORES
-from engine.selectors.score_files import ENDINGS
 
 import precomputed
 from dashboard.charts import formats
@@ -26,10 +24,11 @@ from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
 from engine.results.tables import TABLES, command
 from engine.run import audit_plan as plans
-from engine.run.audit_plan import AuditPlan, for_model
+from engine.run.audit_plan import SCORES, AuditPlan, for_model
 from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
+from engine.selectors.own_scores import ENDINGS
 from engine.studies.base import ANALYSES, AUDIT, all_analyses, analyze_groups, plan_type, whole_plan
 
 HOW_TO_READ = (
