@@ -166,7 +166,7 @@ def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
     budget: share of rows that can go before perplexity doubles, lowest scores first. log_gap = NLL(MoRF) - NLL(LeRF),
     harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds averaged in NLL; damage = harm / harm
     of the random LeRF masks. In gap and damage a loss counts up to where the model is destroyed
-    (`engine.stats.saturation`); no gap where both orders destroy it. validity, stability: the verdicts' words.
+    (`engine.stats.limits`); no gap where both orders destroy it. validity, stability: the verdicts' words.
     draw_jaccard: overlap of masks from disjoint draws of calibration text; spearman: of scores from half the text with
     those from all of it (nested sizes). Null for whatever was not measured. gap_at_ceiling, harm_at_ceiling: does the
     number rest on a published cell at a numerical ceiling, so that it only says more or less?"""

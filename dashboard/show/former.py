@@ -41,9 +41,10 @@ FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
 
 def address(path: str, settings: Settings) -> str:
     """Where a former path and the settings of a link lead, relative to the former address. What was on the page is in
-    the fold of its part, which is open."""
+    the fold of its part, which is open. A link that names no results is of those that pages opened with then."""
     page, settings_of = FORMER[path]
-    return f"{page}?{urlencode({'more': 'true', **settings_of(dict(settings))}, doseq=True)}"
+    source = {} if page == "reference" else {"source": "Shipped model"}
+    return f"{page}?{urlencode({'more': 'true', **source, **settings_of(dict(settings))}, doseq=True)}"
 
 
 def routes() -> list[Route]:
