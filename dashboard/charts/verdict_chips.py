@@ -111,10 +111,7 @@ def answer(verdicts: pl.DataFrame) -> str:
         told = [f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful"]
     if sufficient:
         verb = words.verb(sufficient, "is", "are")
-        told.append(
-            f"{words.titles(sufficient, 99)} {verb} sufficient (the lowest rows matter little, the highest much), "
-            "but not shown to beat random rows of the same layers at both ends"
-        )
+        told.append(f"{words.titles(sufficient, 99)} {verb} sufficient, not shown to be specific")
     return "; ".join(told)
 
 

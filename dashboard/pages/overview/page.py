@@ -68,7 +68,7 @@ VERDICT_WORDS = (
     "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
     "line is at random rows."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 116, 170, 200, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 108, 170, 120, 8
 GLOSS = {
     verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
@@ -235,7 +235,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
         said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
         if said:
             layout.finding(said[0])
-            st.markdown(layout.worded(" ".join(f"{one}." for one in said[1:])))
+            st.caption(layout.worded(" ".join(f"{one}." for one in said[1:])))
     if verdicts is None:
         if picked.has("specific"):
             judged = picked.table("specific").filter(pl.col("answer") != "saturated")
@@ -281,8 +281,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
 def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
-        invalid = "  \n:small[:red[stable but invalid]]" if line.stable_but_invalid else ""
-        st.markdown(f"**{layout.plain(title)}**{invalid}", width=_NAME_PX)
+        st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
