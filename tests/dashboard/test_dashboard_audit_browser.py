@@ -47,6 +47,7 @@ def test_the_copied_link_opens_the_same_page(new_page):
     assert "/believed?" in link
     assert parse_qs(urlsplit(link).query) == {
         "control_order": ["MoRF"], "more": ["true"], "part": ["Controls"], "present": ["true"],
+        "source": ["Shipped model"],  # of which the page was then
     }  # fmt: skip
     copy = new_page(address=link)
     figure(copy, "each control and references")
