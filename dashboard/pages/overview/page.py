@@ -68,7 +68,7 @@ VERDICT_WORDS = (
     "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
     "line is at random rows."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 108, 170, 120, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 170, 112, 8
 GLOSS = {
     verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
