@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8501
 _PORTS_TRIED = 50
-# A thread that writes replies hands the interpreter over at each of torch's operators, and gets it back this many
-# seconds after it asks. At Python's own 5 ms, 40 tokens of the shipped model took 67 s in place of .25 beside one page
-# that is being drawn; at .1 ms 1.4 s.
+# A thread that writes replies gives the interpreter up at each of torch's operators, and waits up to so many seconds to
+# have it again while a page is drawn: Python's own 5 ms are many times as long as an operator of a small model.
 _SWITCH_S = 1e-4
 OPEN = (
     "other machines can reach this app. Who has the address below, with its token, sees the results and asks the "
