@@ -54,8 +54,8 @@ def edited_outputs(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> AbstractCon
     that no pass meets another's zeroed weights. Nothing is saved or restored; the hooks are gone when the block is
     left, whatever ends it. Within `zeroed` of the same thread both edits count.
 
-    Memory: one byte per edit and row, of the Linears that any of the edits touches, on their devices; and
-    while a Linear runs, one byte per sequence and row of it. No rows are copied.
+    Memory: one byte per edit and row, and one per sequence of a pass and row, of the Linears that any of the edits
+    touches, on their devices. No rows are copied.
 
     Where two Linears share one weight, only the one that an edit names is edited (`zeroed` changes both).
 
@@ -148,6 +148,8 @@ class _Part:
     intervention: Intervention
     edited: Tensor  # [edits, rows] bool; goes to the device of the Linear's output
     touched: list[bool]  # [edits]: has the edit any unit here?
+    # Of the sequences of a pass, and which edits they carry: one pass after another of a reply has the same.
+    of_sequences: tuple[list[int], Tensor] | None = None
 
 
 class _Now:
@@ -193,7 +195,9 @@ class _Now:
         between = [1] * (output.ndim - 2)
         if len(self.distinct) == 1:
             return part.edited[self.distinct[0]].view(1, *between, -1)
-        return part.edited[self.index(output, layer.name)].view(len(self.which), *between, -1)
+        if part.of_sequences is None or part.of_sequences[0] != self.which:
+            part.of_sequences = self.which, part.edited[self.index(output, layer.name)]
+        return part.of_sequences[1].view(len(self.which), *between, -1)
 
     def index(self, output: Tensor, name: str) -> Tensor:
         """Which edit each sequence carries, [B] on the output's device."""

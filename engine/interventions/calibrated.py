@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from engine.data.corpora import Windows
 from engine.interventions.in_weights import is_masked
 from engine.models.experts import routed
+from engine.models.forwards import last_logits_only
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer
 from engine.models.units import column_index
@@ -45,6 +46,7 @@ def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
             seen = Seen(shape, args[1] if routed(module) else None)
             see(place_of(layer), output if layer.side == "output" else args[0], seen)
 
+    device = input_device(loaded.model)
     with loaded.lock, ExitStack() as hooks:
         if is_masked(loaded.model):
             raise RuntimeError("calibration text is read on the unedited model; leave `zeroed` before")
@@ -52,4 +54,4 @@ def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
             hooks.callback(loaded.model.get_submodule(layer.name).register_forward_hook(partial(hook, layer)).remove)
         for chunk in windows.read_ids.split(max(1, TOKENS_AT_ONCE // windows.read_ids.shape[1])):
             shape = (chunk.shape[0], chunk.shape[1])
-            loaded.model(input_ids=chunk.to(input_device(loaded.model)), use_cache=False)
+            loaded.model(input_ids=chunk.to(device), use_cache=False, **last_logits_only(loaded.model))

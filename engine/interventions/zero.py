@@ -16,6 +16,8 @@ class Zero(Intervention):
     def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
         if output.requires_grad:
             return output.masked_fill(units, 0.0)
+        if output.is_cuda:
+            return torch.where(units, 0.0, output)  # one kernel
         # The same 6 times faster on a CPU: a bitwise "and" with no bits or all. No product, since 0 * inf is not 0.
         bits = _INTEGERS[output.element_size()]
         return (output.view(bits) & (units.to(bits) - 1)).view(output.dtype)

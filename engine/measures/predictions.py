@@ -8,11 +8,10 @@ whatever the architecture does."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.measures.base import TokenMeasure
-from engine.models.forwards import listener
+from engine.models.forwards import last_logits_only, listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import in_parts, none_without_memory
 from engine.models.row_index import RowIndex
@@ -156,7 +155,7 @@ def has_two_halves(model: Any) -> bool:
     return (
         getattr(model, "base_model", model) is not model
         and isinstance(model.get_output_embeddings(), nn.Linear)
-        and _keeps_some_logits(type(model).forward)
+        and bool(last_logits_only(model))
     )
 
 
@@ -181,11 +180,6 @@ def halves(model: Any, inputs: Mapping[str, Tensor], *, check: bool = True) -> H
     if check and not _same(logits_of, states[:, -1], last[:, -1]):
         return None
     return Halves(states, logits_of)
-
-
-@cache
-def _keeps_some_logits(forward: Callable[..., Any]) -> bool:
-    return "logits_to_keep" in inspect.signature(forward).parameters
 
 
 def _second_half(model: Any, output: Any, count: int) -> Tensor:

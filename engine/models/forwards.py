@@ -1,9 +1,11 @@
 """Other forwards of modules, also within accelerate's hooks, attention functions replaced for a while, and hooks that
 hear one thread's passes alone."""
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import cache
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -24,6 +26,17 @@ def listener(told: Callable[[Any], object]) -> Callable[[nn.Module, tuple[Any, .
             told(output)
 
     return hook
+
+
+def last_logits_only(model: nn.Module) -> dict[str, int]:
+    """Arguments with which this model's forward makes logits of the last position alone; none where it knows no such
+    thing. For passes that look at what is inside."""
+    return {"logits_to_keep": 1} if _keeps_some_logits(type(model).forward) else {}
+
+
+@cache
+def _keeps_some_logits(forward: Callable[..., Any]) -> bool:
+    return "logits_to_keep" in inspect.signature(forward).parameters
 
 
 AttentionFunction = Callable[..., Any]

@@ -15,7 +15,7 @@ from engine.models.downloads import Transfer
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory, room_on
-from engine.models.products import numerics, offer_faster_products
+from engine.models.products import numerics, offer_faster_products, without_plans
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
@@ -107,6 +107,7 @@ def load_model(
     precision = _dtype(dtype, place)
     if place.type == "cpu":
         keep_freed_memory()
+    without_plans(place)
     checkpoint = fetch_model(model_id, revision=revision)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")

@@ -91,11 +91,11 @@ def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGrad
 
         def finish(gradient_there: Tensor) -> None:
             reached.add(layer)
-            h, gradient = seen.by_token(wide(kept)), seen.by_token(wide(gradient_there))
+            h, gradient = seen.by_token(kept), seen.by_token(wide(gradient_there))  # one wide factor is enough
             if "lrp" in wanted.methods:
                 wanted.reduce("lrp", layer, h * gradient)
             if "relp" in wanted.methods and centre is not None:
-                wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
+                wanted.reduce("relp", layer, (wide(h) - centre[layer].to(gradient.dtype).to(h.device)) * gradient)
 
         output.register_hook(finish)
 
@@ -132,13 +132,13 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
             else:
                 before[layer] = h
         if ig:
-            gradients[layer] = gradients[layer].add_(gradient) if layer in gradients else gradient.clone()
+            gradients[layer] = gradients[layer].add_(gradient) if layer in gradients else wide(gradient.clone())
             if last:
                 wanted.reduce("ig", layer, (wide(h) - at_zero.pop(layer)) * (gradients.pop(layer) / IG_STEPS))
         if last and "grad_x_input" in wanted.methods:
             wanted.reduce("grad_x_input", layer, wide(h) * gradient)
         if last and "gradient" in wanted.methods:
-            wanted.reduce("gradient", layer, gradient)
+            wanted.reduce("gradient", layer, wide(gradient))
 
     def on_linear(last: bool, layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
         if last and wanted.watch is not None:
@@ -150,7 +150,7 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
             ran.add(layer)
 
         def finish(gradient: Tensor) -> None:
-            add(layer, h, seen.by_token(wide(gradient)), last)
+            add(layer, h, seen.by_token(gradient), last)
             if last:
                 reached.add(layer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -74,6 +74,12 @@ class Seen:
         return self.by_token(values)[real] if self.tokens is None else values[real.flatten()[self.tokens]]
 
 
+def on_cpu(parts: Sequence[Tensor]) -> Tensor:
+    """All in one vector on the CPU, in float64. A card is waited for once, where all of them are on it."""
+    together = len({part.device for part in parts}) == 1
+    return torch.cat([*parts] if together else [part.cpu() for part in parts]).cpu().double()
+
+
 def rows_summed(values: Tensor) -> Tensor:
     """Sum over all dimensions but the last. [..., d] -> [d]"""
     return values.sum(tuple(range(values.ndim - 1)))
@@ -89,8 +95,11 @@ BatchSize = int | Literal["auto"] | None
 OnLinear = Callable[[int, Tensor, Tensor, Seen], None]
 
 # Elements of a batch in one forward and backward pass (outputs of all rows and logits, three times each)
-# from which "auto" starts. Fixed, not read off the free memory, so that equal runs use equal batches.
-ELEMENT_BUDGET = {"cpu": 64_000_000, "cuda": 4_000_000_000}
+# from which "auto" starts. By a card's size, never by the free memory, so that equal runs use equal batches: the cuda's
+# lets 82 windows of 128 tokens of Llama-3.2-1B into one pass, whose kernels then take longer than it takes to start
+# them. On an H200 a pass took 2.1 to 3.1 bytes per element.
+ELEMENT_BUDGET = {"cpu": 64_000_000, "cuda": 16_000_000_000}
+CARD_BYTES = 5  # of a card's memory per element
 
 
 def wide(values: Tensor) -> Tensor:
@@ -177,7 +186,10 @@ def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, to
 
 def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> int:
     """Windows of `tokens` tokens that the budget of a kind of device allows in one pass, at least one."""
-    return max(1, ELEMENT_BUDGET[kind] // (3 * tokens * (n_rows + vocabulary)))
+    budget = ELEMENT_BUDGET[kind]
+    if kind == "cuda" and torch.cuda.is_available():
+        budget = min(budget, torch.cuda.get_device_properties(0).total_memory // CARD_BYTES)
+    return max(1, budget // (3 * tokens * (n_rows + vocabulary)))
 
 
 def in_batches(

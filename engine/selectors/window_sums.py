@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from engine.data.prompts import EncodedPrompts
 from engine.models.experts import routed
+from engine.models.forwards import last_logits_only
 from engine.models.loading import LoadedModel
 from engine.records.errors import unknown
 from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS, Method, relevances
-from engine.selectors.passes import Seen, counted, embed, objective_gradient, rows_summed, watching, wide
+from engine.selectors.passes import Seen, counted, embed, objective_gradient, on_cpu, rows_summed, watching, wide
 
 Statistic = Literal["abs", "signed", "square"]
 Asked = tuple[Method, Statistic]  # a method and what is summed of its relevance
@@ -60,7 +61,7 @@ def window_statistics(
     found = WindowSums(loaded, ends or (len(input_ids),), skip_first)
     positions = (input_ids.shape[0], input_ids.shape[1])
     with loaded.lock, torch.no_grad(), watching(model, rows, positions, found.add):
-        model(inputs_embeds=embed(model, input_ids), use_cache=False)
+        model(inputs_embeds=embed(model, input_ids), use_cache=False, **last_logits_only(model))
     return found.flat()
 
 
@@ -74,23 +75,34 @@ class WindowSums:
         # For each end and layer sums of squares of the inputs, of abs(h), of h, and of squares of h about its mean.
         self._sums = [[tuple(map(torch.zeros, of_layer)) for of_layer in sizes] for _ in ends]
         self._counts = torch.zeros(len(ends), 2, len(layers), dtype=torch.float64)  # tokens, predicting tokens
+        self._given: tuple[Tensor, int] | None = None  # what a Linear read last, and its version
 
     def add(self, layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
         """What a Linear reads at all tokens, and gives at those that predict."""
+        if self._given is None or given is not self._given[0] or given._version != self._given[1]:
+            # Several Linears read the same: q, k and v, gate and up.
+            self._given = given, given._version
+            self._of_given = [self._of_inputs(given, seen, end) for end in self._ends]
         for place, end in enumerate(self._ends):
-            these, (inputs, outputs) = seen.first(end, given, output)
-            x, h = wide(these.counting(inputs, self._skip_first)), wide(these.predicting(outputs, self._skip_first))
+            these, (outputs,) = seen.first(end, output)
+            h = wide(these.predicting(outputs, self._skip_first))
             count, total = h.shape[:-1].numel(), rows_summed(h)
             spread = rows_summed((h - total / max(count, 1)).square())
-            self._sums[place][layer] = (x.square().flatten(0, -2).sum(0), rows_summed(h.abs()), total, spread)
-            self._counts[place, :, layer] = torch.tensor([x.shape[:-1].numel(), count])
+            squares, tokens = self._of_given[place]
+            self._sums[place][layer] = (squares, rows_summed(h.abs()), total, spread)
+            self._counts[place, :, layer] = torch.tensor([tokens, count])
+
+    def _of_inputs(self, given: Tensor, seen: Seen, end: int) -> tuple[Tensor, int]:
+        """Sums of squares over tokens, and how many these are."""
+        these, (inputs,) = seen.first(end, given)
+        x = wide(these.counting(inputs, self._skip_first))
+        return x.square().flatten(0, -2).sum(0), x.shape[:-1].numel()
 
     def flat(self) -> Tensor:
         """[ends, sum of d_in + 3 N + 2 layers]"""
         found = []
         for sums, counts in zip(self._sums, self._counts, strict=True):
-            whole = (torch.cat([part.cpu() for part in parts]).double() for parts in zip(*sums, strict=True))
-            inputs, mean_abs, total, spread = whole
+            inputs, mean_abs, total, spread = map(on_cpu, zip(*sums, strict=True))
             squared_means = total.square() / counted(counts[1], self._sizes)
             found.append(torch.cat([inputs, mean_abs, total, spread + squared_means, counts.flatten()]))
         return torch.stack(found)
@@ -189,7 +201,7 @@ def relevance_sums(
         relevances(methods, loaded.model, loaded.rows, input_ids, gradient_of, reduce, centre=centre, watch=watch)
     found = torch.stack(
         [
-            torch.cat([*(values.cpu().double() for layers in found for values in layers), count])
+            torch.cat([on_cpu([values for layers in found for values in layers]), count])
             for found, count in zip(sums, counts, strict=True)
         ]
     )
