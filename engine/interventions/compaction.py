@@ -20,7 +20,8 @@ VERSION = {"cpu": 5, "cuda": 6}  # part of cache keys: smaller matrices round di
 # Bytes that the neurons kept, as outputs of one token, fill a multiple of. CPU: a cache line (16 neurons in float32, 32
 # in bfloat16). CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on.
 ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
-# Of MLP weights; the smaller copies come on top of them. A card's lets Llama-3.1-8B (11.3 GB) in, not timed yet.
+# Of MLP weights; the smaller copies come on top of them. A card's lets Llama-3.1-8B (11.3 GB) in, which pays there: an
+# H200 took 2.06 s for a cell of 65,536 tokens with none removed, 1.45 and 1.19 s with 30 and 50% (card-8B).
 LIMIT_BYTES = {"cpu": 4_000_000_000, "cuda": 16_000_000_000}
 LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
 

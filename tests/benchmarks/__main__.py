@@ -34,6 +34,7 @@ RUNS: dict[str, str] = {
     "estimate": "bench_estimate.py demo 3", "ray": "bench_ray.py",
     "full-size": "bench_full_size.py Llama-3.2-1B", "full-size-others": "bench_full_size.py Qwen3-0.6B Gemma-3-1B",
     "dashboard": "bench_dashboard.py", "watch": "bench_watch.py",
+    "card": "bench_card.py 1B", "card-8B": "bench_card.py 8B --only cells,little",
 }  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors import available_selectors, compute_scores
-from engine.selectors.passes import in_batches, objective_gradient
+from engine.selectors.passes import Seen, in_batches, objective_gradient
+from engine.selectors.window_sums import WindowSums, window_statistics
 
 ALL = [info.id for info in available_selectors()]
 
@@ -65,6 +66,34 @@ def test_selectors_share_their_passes(
     with Forwards(tiny_llama.model) as seen:
         compute_scores(tiny_llama, selectors, tiny_windows)
     assert len(seen.sizes) == passes
+
+
+def test_a_pass_for_activations_makes_logits_of_one_position(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    seen: list[int] = []
+    head = tiny_llama.model.get_output_embeddings()
+    handle = head.register_forward_hook(lambda _module, _args, output: seen.append(output.shape[1]))
+    window_statistics(tiny_llama, tiny_windows.input_ids)
+    handle.remove()
+    assert seen == [1]
+
+
+def test_what_several_linears_read_is_summed_once_unless_it_was_changed(
+    tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = [tiny_llama.model.get_submodule(layer.name).in_features for layer in tiny_llama.rows.layers]
+    given, times = torch.randn(2, 5, widths[0]), []
+    sums = WindowSums(tiny_llama, (1, 2), 0)
+    summed = sums._of_inputs
+    monkeypatch.setattr(sums, "_of_inputs", lambda *args: times.append(args[-1]) or summed(*args))
+    for layer in (0, 1, 2):
+        if layer == 2:
+            given.mul_(2)
+        sums.add(layer, given, torch.randn(2, 5, tiny_llama.rows.layers[layer].rows), Seen((2, 5)))
+    assert times == [1, 2, 1, 2]
+    _, both = sums.flat()
+    squares = given.double().square().sum((0, 1))
+    for layer, expected in enumerate((squares / 4, squares / 4, squares)):
+        torch.testing.assert_close(both[layer * widths[0] :][: widths[0]], expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.first_run("llama")
