@@ -35,8 +35,8 @@ from engine.records.hashing import Json
 R = TypeVar("R")
 EDITS_TOGETHER = 8  # at most, in one pass over little text
 # Tokens that fill a pass. On a processor eight edits of 256 tokens each take 7.2 CPU seconds in the weights and 6.5 in
-# one pass, and one takes .94 and 6.4 (SmolLM2; tests/benchmarks, little-text). On an H200 plain passes of 512, 2,048 and
-# 8,192 tokens take 12, 16 and 55 ms in the shape of Llama-3.2-1B, 22, 67 and 254 ms in that of 3.1-8B (card, card-8B).
+# one pass, and one takes .94 and 6.4 (SmolLM2; tests/benchmarks, little-text). On an H200 plain passes of 512, 2,048
+# and 8,192 tokens take 12, 16 and 55 ms in the shape of Llama-3.2-1B, 22, 67 and 254 ms in that of 8B (card, card-8B).
 ENOUGH_TOKENS = {"cpu": 256, "cuda": 512}
 EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 
