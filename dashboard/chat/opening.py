@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboard.chat import edits, live, stamps, tries
+from dashboard.chat import edits, live, shipped_effects, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.tries import Request, Try
 from dashboard.state import results, shipped
@@ -43,7 +43,7 @@ def request(model: str = "") -> Request | None:
         point = shipped.operating_point(selector, domain)
         edit = None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
     else:
-        edit = _breaking(model)
+        edit = shipped_effects.spared(model) or _breaking(model)
     prompts = [one.prompt for one in shipped.examples(model) if edit is not None and one.domain == edit.domain]
     if edit is None or not prompts:
         return None

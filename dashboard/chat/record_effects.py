@@ -4,11 +4,22 @@ shipped model lacks, as the app does before it answers under an edit (`dashboard
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 
-from dashboard.chat import effects, live
+from dashboard.chat import effects, live, stamps
 from dashboard.chat.edits import Edit
-from dashboard.chat.shipped_effects import FILES, Record, is_known, mask_of, name_of, offered, recorded, short_hash
+from dashboard.chat.shipped_effects import (
+    FILES,
+    Record,
+    hash_of,
+    is_known,
+    mask_of,
+    name_of,
+    offered,
+    recorded,
+    short_hash,
+)
 from dashboard.state import shipped
 from engine.edits.effect import total
 from engine.records.errors import InputError
@@ -60,8 +71,15 @@ def main(model: str = shipped.DEMO) -> None:
     from engine.commands.common import err
     from engine.records.progress import progress_bars
 
+    with live.POOL.use(model) as entry:
+        prompts = [example.prompt for example in shipped.examples(model)]
+        reference = stamps.reference_of(entry)
     with progress_bars(err) as progress:
-        measured(recorded(model), offered(model), progress, partial(_write, model=model), model)
+        found = recorded(model)
+        if reference is not None:
+            found["reference"] = {**asdict(reference), "prompts": hash_of(prompts)}
+        _write(found, model)
+        measured(found, offered(model), progress, partial(_write, model=model), model)
 
 
 def _write(found: Record, model: str) -> None:
@@ -70,7 +88,7 @@ def _write(found: Record, model: str) -> None:
     lines = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(one)}" for name, one in sorted(found["effects"].items()) if name in names
     )
-    head = json.dumps({"weights": found["weights"], "about": found["about"]})
+    head = json.dumps({name: found[name] for name in ("weights", "about", "reference") if name in found})
     write_atomic(FILES[model], f'{head[:-1]},"effects":{{\n{lines}\n}}}}\n'.encode(), KIND)
 
 

@@ -3,6 +3,9 @@ that the app and a site answer under these edits without a wait. `dashboard.chat
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +17,16 @@ from dashboard.state import scores, shipped
 from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, while_unchanged
 from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import mask_hash
-from engine.edits.effect import Change, Effect
+from engine.edits.effect import BROKEN, Change, Effect
 from engine.edits.masks import Mask, removed_rows
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
 from engine.records.files import json_object
+from engine.stats.limits import BASELINE
 from precomputed import demo_dir, smollm2_dir
 
 if TYPE_CHECKING:
+    from engine.measures.fluency import Reference
     from engine.models.loading import LoadedModel
 
 FILES = {shipped.DEMO: demo_dir() / "effects.json", shipped.SMOLLM2: smollm2_dir() / "effects.json"}
@@ -60,9 +65,10 @@ def offered(model: str = shipped.DEMO) -> list[Edit]:
 
 
 def recorded(model: str = shipped.DEMO) -> Record:
-    """The record of a shipped model: {weights, about, effects}. about: prompts, judge, lengths of replies, dtype;
-    effects by `name_of`: {mask, nats: [before, after], shipped, pairs, base: [n, refused before, after], why}; why: it
-    is not answered. No effects where there is no file, or one of other weights, prompts or another judge."""
+    """The record of a shipped model: {weights, about, reference, effects}. about: prompts, judge, lengths of replies,
+    dtype; reference: of its own replies, which says when one is broken; effects by `name_of`: {mask, nats: [before,
+    after], shipped, pairs, base: [n, refused before, after], why}; why: it is not answered. No effects where there is
+    no file, or one of other weights, prompts or another judge."""
     file = FILES[model]
     known = json_object(file) if file.is_file() else {}
     weights = shipped.weights_hash_of(model)
@@ -109,6 +115,37 @@ def effect(known: Record, weights_hash: str = "", mask: Mask | None = None) -> E
     nats = (known["nats"][0], known["nats"][1]) if known.get("nats") else None
     removed = "" if mask is None else mask_hash(mask)
     return Effect(weights_hash, removed, malign=malign, benign=benign, benign_limit=1.0, shipped=risk, nats=nats)
+
+
+def reference_of(loaded: LoadedModel, prompts: Sequence[str], tokens: int) -> Reference | None:
+    """What is recorded of a shipped model's own replies to these prompts, of at most so many tokens; None where there
+    is nothing of these weights and this number type."""
+    from engine.measures.fluency import Reference
+
+    record = _kept(loaded.id) if loaded.id in FILES else {}
+    known = record.get("reference", {})
+    of = record.get("weights"), record.get("about", {}).get("dtype"), known.get("prompts"), known.get("reply_tokens")
+    if of != (loaded.weights_hash, loaded.dtype, hash_of(prompts), tokens):
+        return None
+    return Reference(**{name: value for name, value in known.items() if name != "prompts"})
+
+
+def hash_of(prompts: Sequence[str]) -> str:
+    return sha256("\n".join(prompts).encode()).hexdigest()[:HASH_LETTERS]
+
+
+def spared(model: str) -> Edit | None:
+    """The largest share of rows that a shipped model is recorded to go without, least relevant first by any of its
+    selectors: what as many random rows do is seen beside it."""
+    effects = _kept(model)["effects"] if model in FILES else {}
+    known = {name: one["nats"] for name, one in effects.items() if one.get("nats") and not one["why"]}
+    found = [
+        (edit.rate, before - after, edit)
+        for edit in (offered(model) if known else ()) if edit.order == "lerf" and edit.selector != BASELINE
+        for before, after in [known.get(name_of(edit), (0.0, math.inf))]
+        if after <= before + math.log(BROKEN)
+    ]  # fmt: skip
+    return max(found, key=lambda line: line[:2])[-1] if found else None
 
 
 def is_known(found: Record, edit: Edit, model: str = shipped.DEMO) -> bool:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dashboard.charts import formats
+from dashboard.chat import shipped_effects
 from dashboard.chat.live import Entry, Outcome, Side, fitting_threads
 from dashboard.show import layout
 from dashboard.state import shipped
@@ -59,15 +60,16 @@ def chip(stamp: str) -> tuple[str, str]:
 
 
 def reference_of(entry: Entry, on_wait: OnWait = patient) -> Reference | None:
-    """Of a model in memory: from its own replies to the shipped example prompts, once for as long as it is there. None
-    where there are no such prompts, or they and a reply do not fit into its context."""
+    """Of a model in memory, from its own replies to the shipped example prompts: recorded for the shipped models, of
+    others measured once for as long as they are there. None where there are no such prompts, or they and a reply do not
+    fit into its context."""
     from engine.measures import fluency
 
     if not entry.reference:
         prompts = [example.prompt for example in shipped.examples(entry.loaded.id)]
-        found = None
+        found = shipped_effects.reference_of(entry.loaded, prompts, REFERENCE_TOKENS)
         with suppress(InputError), fitting_threads(entry.loaded):
-            found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_wait=on_wait)
+            found = found or fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_wait=on_wait)
         entry.reference.append(found)
     return entry.reference[0]
 
@@ -76,8 +78,8 @@ def explained(reference: Reference | None) -> str:
     """When a reply is called broken, in words."""
     if reference is None:
         return (
-            "Whether these replies are broken was not measured: that takes this model's own replies to the shipped "
-            "example prompts."
+            "BROKEN is said of an edit, by its perplexity on text. Whether a reply by itself is broken was not "
+            "measured: that takes this model's own replies to the shipped example prompts."
         )
     from engine.measures.fluency import MOSTLY, NGRAM, QUANTILE
 
@@ -91,25 +93,28 @@ def explained(reference: Reference | None) -> str:
     )
 
 
-def facts(outcome: Outcome[Side], broken: str = "") -> str:
-    """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that."""
+def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> str:
+    """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that. margins: is
+    something to be refused, so that the margin tells something?"""
     length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
     pieces = [formats.seconds(outcome.elapsed_s), length]
-    if (mean := mean_of(outcome)) is not None:
-        pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
+    if not broken and (mean := mean_of(outcome)) is not None:
+        pieces.append(f"the model as it is gives it {mean:+.2f} nats a token".replace("-", "−"))
     if broken:
         pieces.append(f"**{layout.plain(broken)}**")
-    if outcome.margin_note:
+    if not margins:
+        pass
+    elif outcome.margin_note:
         pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
     elif outcome.margin is None:
         pieces.append("no margin")
-    if contradicts(outcome):
+    if margins and contradicts(outcome):
         leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
         pieces.append(
             f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
             "of it"
         )
-    if outcome.reason:
+    if outcome.reason and (margins or outcome.refusal):
         pieces.append(f"judge: {layout.plain(outcome.reason)}")
     return " · ".join(pieces)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from app_pages import replies, run_live_edit, stamps as words, told
 from fake_replies import replies_are
 from planted import EVERYTHING
 
-from dashboard.chat import live, marked, stamps, tries
+from dashboard.chat import live, marked, shipped_effects, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.pages.live import cards
+from dashboard.state import shipped
+from engine.measures import fluency
 from engine.measures.fluency import Reference
 
 REFERENCE = Reference(-3.0, 0.5, 30, 150, 40)
@@ -206,6 +209,27 @@ def test_differences_are_underlined_only_where_replies_share_words(
     assert re.findall(r"underline[^>]*>([^<]*)<", after) == ["not"]
 
 
+def test_what_is_recorded_of_the_demo_s_own_replies_is_what_is_measured() -> None:
+    prompts = [example.prompt for example in shipped.examples(live.DEMO)]
+    with live.POOL.use(live.DEMO) as entry:
+        recorded = shipped_effects.reference_of(entry.loaded, prompts, stamps.REFERENCE_TOKENS)
+        measured = fluency.reference_of(entry.loaded, prompts, stamps.REFERENCE_TOKENS)
+        other = shipped_effects.reference_of(entry.loaded, prompts[1:], stamps.REFERENCE_TOKENS)
+    assert recorded is not None
+    assert measured is not None
+    assert asdict(recorded) == {**asdict(measured), "lowest": pytest.approx(measured.lowest, abs=1e-4)}
+    assert other is None  # of other prompts
+
+
+def test_the_facts_of_an_edit_that_refuses_nothing_leave_out_the_margin() -> None:
+    one = Outcome("after", "text", 3, True, 0.1, False, "no rule of refusal applies", 1.5, log_probabilities=(-1.0,))
+    assert "disagree" in stamps.facts(one)
+    assert "judge" in stamps.facts(one)
+    plain = stamps.facts(one, margins=False)
+    assert plain == "0.10 s · 3 tokens · the model as it is gives it −1.00 nats a token"
+    assert stamps.facts(one, "it repeats itself", margins=False) == "0.10 s · 3 tokens · **it repeats itself**"
+
+
 @pytest.mark.long
 def test_without_a_reference_nothing_is_called_broken_and_it_is_said(
     folder: str, monkeypatch: pytest.MonkeyPatch
@@ -222,11 +246,8 @@ def test_the_unedited_models_own_replies_are_not_broken_and_those_of_a_broken_on
     """The shipped model on held-out prompts that set no limit; MoRF by magnitude is known to destroy it."""
     from dashboard.chat import edits
     from dashboard.pages.live import many as tiles
-    from dashboard.state import shipped
 
     entry = live.Entry(live._load(live.DEMO))
-    from engine.measures import fluency
-
     prompts = [example.prompt for example in shipped.examples()]
     reference = fluency.reference_of(entry.loaded, prompts, stamps.REFERENCE_TOKENS)
     assert reference is not None

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from app_pages import replies, run_page
 
-from dashboard.chat import live, opening, stamps, tries
+from dashboard.chat import live, opening, shipped_effects, stamps, tries
+from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 
 
@@ -87,3 +88,18 @@ def test_it_is_written_by_the_shipped_model() -> None:
     words = {side: stamps.stamp(out.refusal, out.judged, one.why_broken(out)) for side, out in one.outcomes.items()}
     assert words["after"] == "REFUSES"  # what an edit that installs refusal is to show first
     assert stamps.BROKEN not in words.values()
+
+
+def test_a_shipped_model_opens_on_the_most_that_it_is_recorded_to_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(after: float, why: str = "") -> dict[str, Any]:
+        return {"nats": [3.0, after], "why": why}
+
+    effects = {
+        "fisher lerf 0.01": one(3.1), "lrp lerf 0.01": one(3.2), "ig lerf 0.02": one(3.1, "it lowers refusal"),
+        "ig lerf 0.1": one(9.0), "fisher morf 0.05": one(3.1), "random lerf 0.05": one(3.1),
+    }  # fmt: skip
+    monkeypatch.setattr(shipped_effects, "_kept", lambda _: {"effects": effects})
+    assert opening.request("smollm2").edit == Edit("language model", "fisher", order="lerf", rate=0.01)
+    effects["lrp lerf 0.02"] = one(3.3)
+    assert opening.request("smollm2").edit.selector == "lrp"
+    assert shipped_effects.spared("another") is None

@@ -90,7 +90,7 @@ class Cards:
         cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
         _reply(self.texts[side], outcome.text, spans, cut)
         self._needle(outcome, scale)
-        self.facts[side].caption(stamps.facts(outcome, broken))
+        self.facts[side].caption(stamps.facts(outcome, broken, margins=self._margins))
 
     def _head(self, side: Side, stamp: str = "") -> None:
         look = stamps.LOOKS.get(stamp)

@@ -68,7 +68,7 @@ VERDICT_WORDS = (
     "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
     "line is at random rows."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _BAR_PX, _GAP_PX = 150, 112, 170, 112, 8
+_NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 170, 8
 GLOSS = {
     verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
@@ -263,6 +263,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
+            st.markdown(":small[95% interval, log scale; dotted: random rows]", width="stretch")
     drawn = verdict_chips.bars(verdicts)
     for line in found:
         _verdict_line(line, taken, drawn.get(line.selector, ""))
@@ -291,7 +292,7 @@ def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> 
         if line.budget:
             interval = f" :small[({line.interval})]" if line.interval else ""
             st.markdown(line.budget + interval, width=_BUDGET_PX)
-            st.html(bar, width=_BAR_PX)
+            st.html(bar, width="stretch")
 
 
 def _width_of(chips: int) -> int:
