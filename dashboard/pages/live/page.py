@@ -74,17 +74,18 @@ def _one(chosen: Chosen, places: Places) -> None:
     if job is not None:
         st.session_state[SHOWN] = last = job[0]
     sides = job[0].request.sides if job is not None else request.sides
-    if job is None and last is not None and not last.about(request):
+    coming = opening.expected() and _is_opening(request)
+    if job is None and last is not None and not (coming or last.about(request)):
         sides = live.SIDES if "control" in last.outcomes else live.SIDES[:2]
     with places.replies:
         margins = request.margins or request.edit.mode == "refusal"
-        waits = _WAITS if job is not None or (opening.expected() and _is_opening(request)) else ""
+        waits = _WAITS if job is not None or coming else ""
         cards = Cards(sides, "reply", shipped.title_of(request.model), margins=margins, waits=waits)
     if job is not None:
         _run(job, places, cards)
     if fetching.under_way(_KEY, places.bars, of_all=True):
         status.empty()
-    elif opening.expected() and _is_opening(request) and not (last is not None and last.ended):
+    elif coming and not (last is not None and last.ended):
         written = last.outcomes if last is not None else {}
         cards.call_broken(last.broken if last is not None else "")
         for outcome in written.values():
