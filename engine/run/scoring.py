@@ -27,8 +27,8 @@ from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Arrays, Store
 from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.refusal_plan import RefusalPlan
-from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
-from engine.selectors.base import Objective, titles_record
+from engine.selectors import compute_scores, own_scores
+from engine.selectors.base import Objective, formula, get_selector, titles_record, with_needs
 from engine.selectors.passes import EXPERTS
 from engine.selectors.run import KeptSums, ScoringRun, check_model, nested_scores
 from engine.selectors.window_sums import checked_asks

@@ -24,15 +24,8 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.recorded_plan import refusal_plan
 from engine.run.runner import LocalRunner
-from engine.selectors import (
-    PromptRun,
-    ScoringRun,
-    base,
-    compute_scores,
-    contrast_selectors,
-    get_selector,
-    register_selector,
-)
+from engine.selectors import PromptRun, ScoringRun, base, compute_scores, get_selector, register_selector
+from engine.selectors.base import contrast_selectors
 from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import calibrate, contrasts, write_contrasts
 from engine.studies.refusal.inputs import RefusalInputs
