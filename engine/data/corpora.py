@@ -143,18 +143,11 @@ def windows(
             "use shorter windows (--max-length, --eval-length) or a longer text"
         )
     return Windows(
-        corpus=name,
-        corpus_hash=hashlib.sha256(text.encode()).hexdigest(),
-        input_ids=torch.tensor(ids[: n * length], dtype=torch.int64).view(n, length),
-        sample_ids=tuple(range(n)),
-        role=role,
-        samples_requested=samples,
-        source_revision=revision,
-        skipped_tokens=skip_tokens,
+        corpus=name, corpus_hash=hashlib.sha256(text.encode()).hexdigest(), role=role, source_revision=revision,
+        input_ids=torch.tensor(ids[: n * length], dtype=torch.int64).view(n, length), sample_ids=tuple(range(n)),
+        samples_requested=samples, skipped_tokens=skip_tokens, window_start=window_start, prefix=prefix,
         documents=_documents(starts, places[: n * length], length),
-        window_start=window_start,
-        prefix=prefix,
-    )
+    )  # fmt: skip
 
 
 def calibration_tokens(eval_corpus: str, corpus: str, used: int) -> int:

@@ -164,14 +164,11 @@ def score_model(
         tokens = calibration_text(loaded, plan)
     scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress, kept=kept)
     spec: Json = {
-        "selectors": list(plan.selectors),
-        "seeds": list(plan.seeds),
-        "objective": plan.objective,
-        **_skipped(plan),
+        "selectors": list(plan.selectors), "seeds": list(plan.seeds), "objective": plan.objective, **_skipped(plan),
         "calibration": tokens.record() if tokens else None,
         **titles_record(plan.selectors),
         **own_scores.record(plan.selectors, plan.scores_reduce),
-    }
+    }  # fmt: skip
     if tokens and has_experts(loaded.model):
         spec["experts"] = EXPERTS
     return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
