@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.data.corpora import Pair, Windows, windows
     from engine.data.pairs import read_pairs
-    from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+    from engine.edits.contrasts import Contrast, load_contrasts, read_mask, refusal_mask, save_contrasts, write_mask
     from engine.edits.controls import layer_matched
     from engine.edits.edit import Edit, edit_of
     from engine.edits.export import export_masked
-    from engine.edits.mask_files import read_mask, write_mask
     from engine.edits.masks import removed_rows
     from engine.interventions import Intervention, register_intervention
     from engine.interventions.at_outputs import applied, edited_outputs

@@ -23,8 +23,7 @@ from dashboard.chat.live import DEMO, Entry
 from dashboard.show import menu
 from dashboard.state import access, results, shipped
 from dashboard.state.scores import scores_for, selectors_in
-from engine.edits.contrasts import Contrast, refusal_mask
-from engine.edits.mask_files import edit_from_contrast
+from engine.edits.contrasts import Contrast, edit_from_contrast, refusal_mask
 from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.locks import held

@@ -16,9 +16,8 @@ from torch import Tensor
 from engine.cli import main
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import EncodedPrompts, prompt_ids
-from engine.edits.contrasts import load_contrasts, refusal_mask
+from engine.edits.contrasts import edit_from_contrast, load_contrasts, refusal_mask
 from engine.edits.edit import UNEDITED
-from engine.edits.mask_files import edit_from_contrast
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
