@@ -145,12 +145,10 @@ def model_card(
         ("Provenance", "", provenance, ""),
     )
     front_matter = ModelCardData(
-        library_name="transformers",
-        pipeline_tag="text-generation",
+        library_name="transformers", pipeline_tag="text-generation", inference=False,
         base_model="/".join(checkpoint.id.split("/")[:2]) if named else None,
         tags=["selector-audit", _TAGS[edit.kind], "diagnostic-artifact"],
-        inference=False,
-    )
+    )  # fmt: skip
     card = ModelCard.from_template(
         front_matter,
         template_path=str(Path(__file__).with_name("card.md.jinja")),

@@ -200,11 +200,9 @@ def _downstream(name: str, limit: int | None, path: Path | None = None) -> Downs
     return DownstreamTask(
         task=HarnessTask(name, lambda: {"tasks": {name: harness}}, ACCURACY, limit=limit, about=about),
         source=path.name if path else "@".join(filter(None, (origin, commits.get(origin)))),
-        version=version,
-        items=len(requests),
-        requests_hash=digest,
+        version=version, items=len(requests), requests_hash=digest,
         chance=chance_accuracy(choices, list(golds.values())),
-    )
+    )  # fmt: skip
 
 
 def _task_manager(folder: str | None) -> Any:
