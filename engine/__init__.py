@@ -1,60 +1,20 @@
 """Scores, masks, interventions and their evaluation, for neuron rows of decoder-only language models.
 
 The names below are the Python API. They load on first use, so that `import engine` stays light."""
-# ruff: noqa: F401 - the imports are for type checkers and editors
+# ruff: noqa: F401 - the imports are for type checkers and editors, and the list of the names
 
+import ast
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-_API = {  # module -> its names
-    "data.corpora": "Pair Windows windows",
-    "data.pairs": "read_pairs",
-    "edits.contrasts": "Contrast load_contrasts refusal_mask save_contrasts",
-    "edits.controls": "layer_matched",
-    "edits.edit": "Edit edit_of",
-    "edits.export": "export_masked",
-    "edits.mask_files": "read_mask write_mask",
-    "edits.masks": "removed_rows",
-    "interventions": "Intervention register_intervention",
-    "interventions.at_outputs": "applied edited_outputs",
-    "interventions.in_weights": "zeroed",
-    "judges.base": "Exchange register_judge",
-    "judges.embedded": "EmbeddedJudge judge",
-    "measures.base": "Derived Measure TokenMeasure register_measure",
-    "measures.nll": "NegativeLogLikelihood Nll negative_log_likelihood",
-    "measures.replies": "Replies",
-    "models.attnlrp": "attn_lrp",
-    "models.loading": "LoadedModel load_model load_rows load_sketch",
-    "models.rows": "RowIndex row_index",
-    "records.errors": "InputError",
-    "results.store": "Store",
-    "run.estimate": "Estimate estimate",
-    "run.audit_plan": "AuditPlan ScorePlan",
-    "run.refusal_plan": "RefusalPlan",
-    "run.runner": "Cell LocalRunner masked_nll",
-    "run.scoring": "score_model",
-    "selectors": "available_selectors compute_scores register_selector",
-    "stats.removal_order": "removal_order",
-    "studies.audit.inputs": "AuditInputs",
-    "studies.audit.sweep": "sweep_model",
-    "studies.audit_scores": "audit_scores",
-    "studies.base": "conduct register_study",
-    "studies.refusal.algorithm": "contrasts",
-    "studies.conduct": "run_studies",
-    "studies.refusal.inputs": "RefusalInputs",
-    "studies.refusal.operating_point": "operating_points",
-    "studies.replay": "replay",
-}
-_MODULES = {name: module for module, names in _API.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from engine.data.corpora import Pair, Windows, windows
     from engine.data.pairs import read_pairs
-    from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+    from engine.edits.contrasts import Contrast, load_contrasts, read_mask, refusal_mask, save_contrasts, write_mask
     from engine.edits.controls import layer_matched
     from engine.edits.edit import Edit, edit_of
     from engine.edits.export import export_masked
-    from engine.edits.mask_files import read_mask, write_mask
     from engine.edits.masks import removed_rows
     from engine.interventions import Intervention, register_intervention
     from engine.interventions.at_outputs import applied, edited_outputs
@@ -87,10 +47,16 @@ if TYPE_CHECKING:
     from engine.studies.refusal.operating_point import operating_points
     from engine.studies.replay import replay
 
+_MODULES = {
+    one.name: node.module or ""
+    for node in ast.walk(ast.parse(Path(__file__).read_bytes()))
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.")
+    for one in node.names
+}
 __all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"engine.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

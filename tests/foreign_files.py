@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from safetensors.numpy import save_file
 
-from engine.edits.contrasts import Contrast, save_contrasts
-from engine.edits.mask_files import write_mask
+from engine.edits.contrasts import Contrast, save_contrasts, write_mask
 from engine.records.progress import ProgressFile
 from engine.records.shipped import demo_dir
 from engine.results.folders import write_tables

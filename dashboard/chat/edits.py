@@ -23,12 +23,18 @@ from dashboard.chat.live import DEMO, Entry
 from dashboard.show import menu
 from dashboard.state import access, results, shipped
 from dashboard.state.scores import scores_for, selectors_in
-from engine.edits.contrasts import Contrast, refusal_mask
-from engine.edits.mask_files import edit_from_contrast
+from engine.edits.contrasts import Contrast, edit_from_contrast, refusal_mask
 from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.locks import held
-from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
+from engine.selectors.base import (
+    ALSO_CONTRASTS,
+    BUILT_IN,
+    CONTRASTS_ONLY,
+    PAPER_CONTRASTS,
+    contrast_selectors,
+    protected_by,
+)
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
@@ -85,8 +91,6 @@ def refusal_selectors() -> list[str]:
     """Selectors for the refusal mode: the built-in ones and installed plug-ins that contrast prompts."""
     if not _plug_ins():
         return list(REFUSAL_SELECTORS)
-    from engine.selectors import contrast_selectors
-
     return palette.in_order(contrast_selectors())
 
 
@@ -162,7 +166,7 @@ def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> C
 
 def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     from engine.data.corpora import contrast_pairs
-    from engine.selectors import get_selector, protected_by
+    from engine.selectors import get_selector
     from engine.studies.refusal.algorithm import contrasts
 
     # Random rows are protected by nothing, as in the shipped contrasts: lambda changes nothing there.

@@ -26,13 +26,13 @@ from dashboard.state import access
 from engine.judges.given_replies import read_replies
 from engine.models.checkpoints import find_checkpoint
 from engine.records.errors import InputError
-from engine.records.own_folders import OwnFolder
+from engine.records.processes import OwnFolder
 
 State = Literal["running", "cancelling", "done", "failed", "cancelled"]
 WRONG_INPUT = 2  # exit code of a command
 # The command, which ends when this server does, also by a kill: its standard input ends then.
 _CHILD = """import sys
-from engine.records.leash import end_with_stdin
+from engine.records.processes import end_with_stdin
 end_with_stdin()
 from engine.cli import main
 sys.exit(main())

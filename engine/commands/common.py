@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
     from engine.records.progress import Progress
     from engine.results.store import Store
-    from engine.run.runner import LocalRunner
+    from engine.run.runner import LocalRunner, Runner
     from engine.studies.base import TextTable
 
 
@@ -330,11 +330,6 @@ def as_json(args: argparse.Namespace, answer: object) -> bool:
 
 
 LOCAL, RAY = "local", "ray"
-
-if TYPE_CHECKING:
-    from engine.models.loading import LoadedModel
-    from engine.records.progress import Progress
-    from engine.run.runner import LocalRunner, Runner
 
 
 def add_runner(parser: argparse.ArgumentParser) -> None:

@@ -39,17 +39,12 @@ def examine(
 ) -> Iterator[Finding]:
     """All findings, in the order in which a person would want them, each as soon as it is known.
     A section that fails in a way nobody thought of is a problem of its own; the others go on."""
-    sections: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
-        ("packages", _packages),
-        ("plug-ins", _plug_ins),
-        ("devices", _devices),
-        ("store", lambda: _store(store)),
-        ("hub", _hub),
-        ("corpora", _corpora),
-        ("downstream", _downstream),
-        ("model", lambda: _model(model_id, revision, device, dtype)),
-    )
-    for name, section in sections:
+    sections: dict[str, Callable[[], Iterable[Finding]]] = {
+        "packages": _packages, "plug-ins": _plug_ins, "devices": _devices, "store": lambda: _store(store),
+        "hub": _hub, "corpora": _corpora, "downstream": _downstream,
+        "model": lambda: _model(model_id, revision, device, dtype),
+    }  # fmt: skip
+    for name, section in sections.items():
         try:
             yield from section()
         except Exception as error:

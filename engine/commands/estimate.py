@@ -2,14 +2,12 @@
 
 Counts what `score` and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its
 default prompts), from the model's shapes and by the code that the run itself uses. Cells that the store knows already
-are counted too. The time is that of the matrix products alone, at their speed here: a lower bound; with --probe it
-comes from passes timed on the model itself. What further analyses and a refusal grid add, their commands say before
-they begin."""
+are counted too. The time is that of the matrix products alone, at their speed here: a lower bound. What further
+analyses and a refusal grid add, their commands say before they begin."""
 
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING
 
 from engine.commands import common, options
@@ -19,7 +17,6 @@ from engine.run.refusal_plan import default_plan
 
 if TYPE_CHECKING:
     from engine.run.estimate import Estimate
-    from engine.run.probe import Timed
 
 STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which needs torch
 
@@ -29,16 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
     options.add_options(parser, plans, OF_SWEEP)
-    parser.add_argument(
-        "--probe",
-        nargs="?",
-        const=10.0,  # as in `engine.run.probe`, which needs torch
-        type=_seconds,
-        metavar="SECONDS",
-        help="load the model (its weights are fetched if need be) and time some of the passes of score and sweep for "
-        "about so many seconds (10 if none are given), for a time that is more than a lower bound; replies, whose "
-        "length nobody knows before, are not timed",
-    )
     common.add_device(parser)
     common.add_json(parser)
 
@@ -50,7 +37,6 @@ def run(args: argparse.Namespace) -> None:
 
     from engine.models.memory import room_on
     from engine.run.estimate import estimate, fits_in, flops_per_second
-    from engine.run.runner import told
     from engine.run.scoring import impossible, remaining
 
     stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
@@ -61,11 +47,6 @@ def run(args: argparse.Namespace) -> None:
     plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors))
     speed = flops_per_second(sketch)
     found = estimate(sketch, plan, default_plan(args.model), stages)
-    timed: tuple[Timed, ...] = ()
-    if args.probe is not None:
-        from engine.run.probe import probe
-
-        timed = probe(common.load(args), plan, found, speed, args.probe)
     free = room_on(torch.device(found.device)).free
     common.say_left_out(left_out)
     answer = {
@@ -73,25 +54,8 @@ def run(args: argparse.Namespace) -> None:
         "fits": fits_in(found.peak_bytes, free), "flops": found.flops, "flops_per_second": speed,
         "seconds": found.flops / speed, "left_out": left_out,
     }  # fmt: skip
-    if args.probe is not None:
-        answer["probe"] = [asdict(one) for one in timed]
     if not common.as_json(args, answer):
         _show(found, free, speed)
-        for one in timed:
-            said = f"not timed, since {one.made_from}; give a longer --probe"
-            if one.seconds is not None:
-                said = f"{told(one.seconds)}, from {one.made_from}, timed in {one.took_s:.1f} s"
-            common.out.print(f"{one.stage}: {said}")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"a probe takes some seconds, got {text!r}; write 10")
-    return seconds
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:

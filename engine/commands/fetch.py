@@ -55,15 +55,11 @@ def run(args: argparse.Namespace) -> None:
             texts.append({"corpus": name, "role": role, "revision": text.revision, "characters": len(text.text)})
             _say(args, f"{name}, {role}: {len(text.text):,} characters")
     model = {"model": checkpoint.id, "revision": checkpoint.revision, "weights_hash": weights_hash}
-    places = {
-        "weight_bytes": size_bytes,
-        "texts": texts,
-        "folder": str(checkpoint.folder),
-        "HF_HOME": constants.HF_HOME,
-    }
+    folder, kept_in = str(checkpoint.folder), constants.HF_HOME
+    places = {"weight_bytes": size_bytes, "texts": texts, "folder": folder, "HF_HOME": kept_in}
     if common.as_json(args, {**model, **places}):
         return
-    common.out.print(f"kept in {constants.HF_HOME}; without a network: HF_HUB_OFFLINE=1 selector-audit …")
+    common.out.print(f"kept in {kept_in}; without a network: HF_HUB_OFFLINE=1 selector-audit …")
 
 
 def _say(args: argparse.Namespace, line: str) -> None:

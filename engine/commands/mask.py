@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.edits.mask_files import write_mask
+    from engine.edits.contrasts import write_mask
     from engine.edits.masks import removed_rows
     from engine.run.scoring import check_seed, fitting, score_model
     from engine.selectors import own_scores

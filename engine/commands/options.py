@@ -219,7 +219,7 @@ def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
 
 def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str | None) -> Edit:
     """The edit that the options name, checked against its model. weights_hash: None before there are weights."""
-    from engine.edits.mask_files import edit_from_contrast, edit_from_mask
+    from engine.edits.contrasts import edit_from_contrast, edit_from_mask
 
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}
     if args.mask is not None:

@@ -66,8 +66,7 @@ def _check_no_model(folder: Path) -> None:
 
 def _result_kind(name: str) -> FileKind | None:
     """The kind of a file in a folder of results; None for a name that nothing is written under."""
-    from engine.edits.contrasts import CONTRASTS
-    from engine.edits.mask_files import MASK
+    from engine.edits.contrasts import CONTRASTS, MASK
     from engine.results.folders import SCORES, TABLE
     from engine.results.tables import TABLES
 
@@ -92,7 +91,7 @@ def own_results(folder: Path) -> list[Path]:
 
 
 def mask(args: argparse.Namespace) -> None:
-    from engine.edits.mask_files import MASK
+    from engine.edits.contrasts import MASK
 
     _check_one(args.out, MASK)
 

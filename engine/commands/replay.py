@@ -33,11 +33,8 @@ _SHOWN = 3  # differences of each table that are printed
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"The rule: {RULE}."
-    parser.add_argument(
-        "manifest",
-        metavar="MANIFEST",
-        help="manifest.json of a results folder, the folder, or USER/NAME that `push` uploaded",
-    )
+    given = "manifest.json of a results folder, the folder, or USER/NAME that `push` uploaded"
+    parser.add_argument("manifest", metavar="MANIFEST", help=given)
     parser.add_argument("--only", metavar="NAMES", help="comma-separated: scores, claims, analyses or single tables")
     parser.add_argument(
         "--tolerance", type=float, default=TOLERANCE, help=f"how far a number may be off (default: {TOLERANCE:g})"
@@ -152,22 +149,15 @@ def _what(one: Held) -> Iterator[str]:
 
 def _record(args: argparse.Namespace, folder: Path, found: Replay) -> dict[str, Any]:
     return {
-        "folder": str(folder),
-        "tolerance": args.tolerance,
-        "rule": RULE,
-        "holds": found.holds,
+        "folder": str(folder), "tolerance": args.tolerance, "rule": RULE, "holds": found.holds,
         "tables": [
             {
-                "file": one.table,
-                "holds": one.holds,
-                "lines": one.lines,
-                "values": one.values,
+                "file": one.table, "holds": one.holds, "lines": one.lines, "values": one.values,
                 "largest_distance": one.furthest if math.isfinite(one.furthest) else None,
-                "do_not_hold": len(one.differences),
-                "sentences": list(_what(one)),
+                "do_not_hold": len(one.differences), "sentences": list(_what(one)),
             }
             for one in found.tables
         ],
         "left_out": found.left_out,
         "notes": list(found.notes),
-    }
+    }  # fmt: skip

@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LONG_DOCUMENT = 1_000_000  # characters
+_OF_TEXT = ("corpus", "corpus_hash", "source_revision", "role")  # of a record of windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +90,10 @@ class Windows:
         documents = self.blocks.documents if self.role == "evaluation" else None
         errors = {} if documents is None else {"documents": documents, "document_blocks": self.blocks.number}
         return {
-            "corpus": self.corpus,
-            "corpus_hash": self.corpus_hash,
-            "source_revision": self.source_revision,
-            "role": self.role,
+            **{name: getattr(self, name) for name in (*_OF_TEXT, "samples_requested", "skipped_tokens")},
             "samples": len(self.sample_ids),
-            "samples_requested": self.samples_requested,
             "length": self.input_ids.shape[1],
             "sample_ids": list(self.sample_ids),
-            "skipped_tokens": self.skipped_tokens,
             **start_record(self.window_start, self.prefix),
             **errors,
         }
@@ -147,18 +143,11 @@ def windows(
             "use shorter windows (--max-length, --eval-length) or a longer text"
         )
     return Windows(
-        corpus=name,
-        corpus_hash=hashlib.sha256(text.encode()).hexdigest(),
-        input_ids=torch.tensor(ids[: n * length], dtype=torch.int64).view(n, length),
-        sample_ids=tuple(range(n)),
-        role=role,
-        samples_requested=samples,
-        source_revision=revision,
-        skipped_tokens=skip_tokens,
+        corpus=name, corpus_hash=hashlib.sha256(text.encode()).hexdigest(), role=role, source_revision=revision,
+        input_ids=torch.tensor(ids[: n * length], dtype=torch.int64).view(n, length), sample_ids=tuple(range(n)),
+        samples_requested=samples, skipped_tokens=skip_tokens, window_start=window_start, prefix=prefix,
         documents=_documents(starts, places[: n * length], length),
-        window_start=window_start,
-        prefix=prefix,
-    )
+    )  # fmt: skip
 
 
 def calibration_tokens(eval_corpus: str, corpus: str, used: int) -> int:
@@ -280,14 +269,8 @@ def _boundary(text: str, start: int) -> int:
 
 CALIBRATION, HELDOUT = "calibration", "heldout"
 # In small letters and without blanks, `-` and `_`: `Held-Out` is understood too.
-_NAMES = {
-    "calibration": CALIBRATION,
-    "train": CALIBRATION,
-    "training": CALIBRATION,
-    "heldout": HELDOUT,
-    "test": HELDOUT,
-    "validation": HELDOUT,
-}
+_NAMES = dict.fromkeys(("calibration", "train", "training"), CALIBRATION)
+_NAMES |= dict.fromkeys(("heldout", "test", "validation"), HELDOUT)
 
 
 def splits_of(source: str, names: Iterable[str]) -> dict[str, str]:
@@ -331,7 +314,7 @@ class Draws:
         """What a manifest says: `first_windows` name the draws, each of which goes on for `samples` windows."""
         first = self.sets[0].record()
         return {
-            **{key: first[key] for key in ("corpus", "corpus_hash", "source_revision", "role", "length")},
+            **{key: first[key] for key in (*_OF_TEXT, "length")},
             **start_record(self.sets[0].window_start, self.sets[0].prefix),
             "samples": self.size,
             "samples_requested": self.size_wanted,

@@ -74,14 +74,11 @@ def task_config(task: str, path: Path) -> dict[str, Any]:
         return {"test": Dataset.from_list(items)}
 
     return {
-        "task": task,
-        "custom_dataset": dataset,
-        "test_split": "test",
-        "num_fewshot": 0,
+        "task": task, "custom_dataset": dataset, "test_split": "test", "num_fewshot": 0,
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
         "metadata": {"version": VERSION},
         **_FIELDS[layout],
-    }
+    }  # fmt: skip
 
 
 def read_items(path: Path) -> tuple[list[Item], str]:

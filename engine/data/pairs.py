@@ -16,12 +16,9 @@ __all__ = ["CALIBRATION", "CAST_DOMAINS", "HELDOUT", "has_split", "pairs_record"
 
 # CAST's names for the five domains, `condition_multiple.json` of IBM/activation-steering (Lee et al. 2025).
 CAST_DOMAINS = {
-    "hate_speech": "hate",
-    "crime_planning": "crime",
-    "sexual_content": "adult",
-    "health_consultation": "medical",
+    "hate_speech": "hate", "crime_planning": "crime", "sexual_content": "adult", "health_consultation": "medical",
     "legal_opinion": "legal",
-}
+}  # fmt: skip
 _CAST_SPLITS = {CALIBRATION: "train", HELDOUT: "test"}
 
 

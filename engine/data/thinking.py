@@ -22,17 +22,11 @@ _WORD = (
 # Marks that name what they hold: Qwen3, DeepSeek-R1 and many others; Seed-OSS (a name before it); Magistral; Kimi;
 # OpenThinker; Command A; and their relatives.
 _NAMED = (
-    ("<{}>", "</{}>"),
-    ("[{}]", "[/{}]"),
-    ("◁{}▷", "◁/{}▷"),
-    ("<|{}|>", "<|/{}|>"),
-    ("<|begin_of_{}|>", "<|end_of_{}|>"),
-    ("<|begin_{}|>", "<|end_{}|>"),
-    ("<|start_of_{}|>", "<|end_of_{}|>"),
-    ("<|start_{}|>", "<|end_{}|>"),
-    ("<|{}_begin|>", "<|{}_end|>"),
-    ("<|{}_start|>", "<|{}_end|>"),
-)
+    ("<{}>", "</{}>"), ("[{}]", "[/{}]"), ("◁{}▷", "◁/{}▷"), ("<|{}|>", "<|/{}|>"),
+    ("<|begin_of_{}|>", "<|end_of_{}|>"), ("<|begin_{}|>", "<|end_{}|>"),
+    ("<|start_of_{}|>", "<|end_of_{}|>"), ("<|start_{}|>", "<|end_{}|>"),
+    ("<|{}_begin|>", "<|{}_end|>"), ("<|{}_start|>", "<|{}_end|>"),
+)  # fmt: skip
 # Gemma 4; MedGemma; Apertus; Granite 3.2 (both spellings); Ollama's; gpt-oss, where its marks were left out.
 _FIXED = (
     (r"<\|channel>thought", r"<channel\|>"),

@@ -8,9 +8,9 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from engine.edits.contrasts import UNTOLD
 from engine.edits.edit import Edit
 from engine.edits.effect import BROKEN, FEW, Change, Effect, total
-from engine.edits.mask_files import UNTOLD
 from engine.models.checkpoints import Checkpoint
 from engine.models.row_index import RowIndex
 from engine.records import bounds
@@ -145,31 +145,21 @@ def model_card(
         ("Provenance", "", provenance, ""),
     )
     front_matter = ModelCardData(
-        library_name="transformers",
-        pipeline_tag="text-generation",
+        library_name="transformers", pipeline_tag="text-generation", inference=False,
         base_model="/".join(checkpoint.id.split("/")[:2]) if named else None,
         tags=["selector-audit", _TAGS[edit.kind], "diagnostic-artifact"],
-        inference=False,
-    )
+    )  # fmt: skip
     card = ModelCard.from_template(
         front_matter,
         template_path=str(Path(__file__).with_name("card.md.jinja")),
-        name=as_text(checkpoint.name),
-        rewritten=as_text(packed or ("GGUF" if checkpoint.gguf else "")),
-        stored_in=stored_in(effect),
-        removed=f"{edit.size:,}",
-        n_rows=f"{rows.n_rows:,}",
-        warning=WARNING,
-        broken=broken(effect),
-        kind=edit.kind,
+        name=as_text(checkpoint.name), rewritten=as_text(packed or ("GGUF" if checkpoint.gguf else "")),
+        stored_in=stored_in(effect), removed=f"{edit.size:,}", n_rows=f"{rows.n_rows:,}", files=files,
+        warning=WARNING, broken=broken(effect), kind=edit.kind, drawn=edit.spec.get("selector") == "random",
         domain=as_text(str(edit.spec.get("domain", "one domain")).replace("+", " and ")),
-        drawn=edit.spec.get("selector") == "random",
-        loading=loading(effect.about.get("dtype")),
-        files=files,
-        measured_in=str(effect.about.get("dtype", "")),
+        loading=loading(effect.about.get("dtype")), measured_in=str(effect.about.get("dtype", "")),
         chosen_by="in a way that its mask file does not tell" if edit.spec.get("made") == UNTOLD else "by hand",
         sections=[(title, said, _cells(values), otherwise) for title, said, values, otherwise in sections],
-    )
+    )  # fmt: skip
     return f"{card.content}\n"
 
 
@@ -286,6 +276,5 @@ def _against(found: Change, cap: float) -> str:
 
 def _numbers(known: Json, *names: str) -> tuple[float, ...]:
     """These entries; none of them unless all are numbers."""
-    values = [known.get(name) for name in names]
-    found = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
-    return tuple(found) if len(found) == len(values) else ()
+    found: list[Any] = [known.get(name) for name in names]
+    return tuple(found) if all(map(_is_number, found)) else ()

@@ -1,8 +1,10 @@
-"""Contrasts and their masks: which rows promote complying with risk prompts but not with base prompts.
+"""Contrasts and their masks (which rows promote complying with risk prompts but not with base prompts; removing those
+installs refusal), and mask files: the removed rows with their manifest, and the edit that a mask or a contrast holds.
 
-Removing those rows installs refusal. A checksum finds damage, not forgery: code that negates numbers is not stopped."""
+A checksum finds damage, not forgery: code that negates numbers is not stopped."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +14,15 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from engine.edits.masks import Mask, removed_count
+from engine.edits.edit import Edit, Kind, edit_of
+from engine.edits.masks import Mask, checked_mask, removed_count
 from engine.records import bounds
-from engine.records.errors import InputError
+from engine.records.domain_names import find_domain
+from engine.records.errors import InputError, unknown
 from engine.records.files import FileKind, make_folder, same_bytes, tensors_metadata, write_atomic
-from engine.records.manifest import is_listed
-from engine.stats.removal_order import removal_order
+from engine.records.hashing import SCHEMA_VERSION, Json, canonical, environment
+from engine.records.manifest import MANIFEST, is_listed, read_manifest
+from engine.stats.removal_order import ORDERS, removal_order
 
 CONTRASTS = FileKind(
     "a file of contrasts", lambda path: is_listed(path) or tensors_metadata(path).keys() == {"manifest", "sha256"}
@@ -129,3 +134,154 @@ def checksum(tensors: dict[str, npt.NDArray[np.float32]]) -> str:
         digest.update(f"{name} {tensors[name].shape} ".encode())
         digest.update(np.ascontiguousarray(tensors[name], dtype="<f4").tobytes())
     return digest.hexdigest()
+
+
+HAND_MADE: Kind = "hand-made"  # `kind` in the spec of a mask whose rows a person chose
+UNTOLD = "from a file"  # `made` in masks that an earlier Rows page passed on without their spec
+_TENSOR = "removed"
+_MADE = re.compile(r"(?P<selector>.+), (?P<order>lerf|morf), rate (?P<rate>\d+(\.\d+)?(e-\d+)?)")
+
+
+def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
+    make_folder(path.parent)
+    write_atomic(path, mask_bytes(removed, model, spec), MASK)
+
+
+def mask_bytes(removed: Mask, model: Json, spec: Json) -> bytes:
+    """What a mask file holds. model: at least `id` and `weights_hash`, which readers compare."""
+    manifest = {"schema_version": SCHEMA_VERSION, "model": model, "spec": spec, "environment": environment()}
+    return save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)})
+
+
+def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple[Mask, Json]:
+    """The row ids and the manifest of a mask file. `weights_hash`: of the model that will carry the mask; one made for
+    other weights is an `InputError`, since its row ids mean other rows there."""
+    try:
+        bounds.tensors(path, 8 * n_rows)
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            removed = np.asarray(file.get_tensor(_TENSOR))
+        manifest = bounds.parsed(metadata["manifest"])
+    except (OSError, SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a mask file ({error}); write one with `selector-audit mask`") from None
+    made_for = manifest.get("model") if isinstance(manifest, dict) else None
+    if not isinstance(made_for, dict) or not isinstance(made_for.get("weights_hash"), str):
+        raise InputError(
+            f"{path} is not a mask file: its manifest names no model; write one with `selector-audit mask`"
+        )
+    if weights_hash is not None and made_for["weights_hash"] != weights_hash:
+        raise InputError(
+            f"{path} was made for {made_for.get('id')} (weights {made_for['weights_hash'][:12]}), the loaded model has "
+            f"weights {weights_hash[:12]}; make the mask again for this model"
+        )
+    return checked_mask(removed, n_rows), manifest
+
+
+def read_spec(path: Path) -> Json:
+    """The spec of a mask file, for whom it is looked for by it; empty for any other file."""
+    return spec_of(_manifest(path))
+
+
+def _manifest(path: Path) -> Json:
+    """The manifest in a mask file; empty for any other file."""
+    try:
+        manifest = bounds.parsed(tensors_metadata(path).get("manifest", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _is_mask(path: Path) -> bool:
+    """By tensor and manifest; one that a results folder lists may be damaged."""
+    if path.name.startswith("mask-") and is_listed(path):
+        return True
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+    except (OSError, SafetensorError):
+        return False
+    return names == [_TENSOR] and isinstance(_manifest(path).get("model"), dict)
+
+
+MASK = FileKind("a mask file", _is_mask)
+
+
+def spec_of(manifest: Json) -> Json:
+    """How the rows were chosen: the manifest's spec, empty where there is none.
+    Masks downloaded by an earlier Rows page have a `made` instead: `hand-made`, `lrp, lerf, rate 0.3` or `UNTOLD`."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, dict):
+        return {}
+    made = spec.get("made")
+    if not isinstance(made, str) or "kind" in spec:
+        return spec
+    if match := _MADE.fullmatch(made):
+        return {**match.groupdict(), "rate": float(match["rate"])}
+    return {"kind": HAND_MADE, **spec} if made in (HAND_MADE, UNTOLD) else spec
+
+
+def edit_from_mask(path: Path, n_rows: int, weights_hash: str | None) -> Edit:
+    """The edit in a mask file. `InputError` where the file does not say how its rows were chosen: by an `order` (a mask
+    of the language model), by `lambda` and `k` in the ranges that install, or by a person (`hand-made`). weights_hash:
+    None before the weights are there; all else is checked."""
+    mask, manifest = read_mask(path, n_rows, weights_hash)
+    if not 0 < len(mask) < n_rows:
+        raise InputError(f"{path} removes {len(mask)} of {n_rows} rows; expected some of them, and not all")
+    spec = spec_of(manifest)
+    if spec.get("order") in ORDERS:
+        return edit_of(mask, n_rows, kind="language model", spec=spec)
+    if {"selector", "domain", "lambda", "k"} <= spec.keys():
+        lam, k = spec["lambda"], spec["k"]
+        if not (isinstance(lam, int | float) and 0 <= lam <= 1 and isinstance(k, int | float) and 0 < k < 1):
+            raise InputError(f"{path} was made with lambda {lam} and k {k}; {INSTALLS_ONLY}: make it again")
+        return edit_of(mask, n_rows, kind="refusal", spec=spec)
+    if spec.get("kind") == HAND_MADE:
+        return edit_of(mask, n_rows, kind=HAND_MADE, spec=spec)
+    raise InputError(
+        f"{path} does not say how its rows were chosen; write it with `selector-audit mask`, or give --contrast"
+    )
+
+
+def edit_from_contrast(
+    path: Path, selector: str, domain: str | None, lam: float, k: float, n_rows: int, weights_hash: str | None
+) -> Edit:
+    """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one. weights_hash:
+    as of `edit_from_mask`."""
+    contrasts, manifest = load_contrasts(path)
+    of_selector = {contrast.domain: contrast for contrast in contrasts if contrast.selector == selector}
+    if not of_selector:
+        raise unknown("selector of this contrast file", selector, {one.selector for one in contrasts})
+    if domain is None:
+        if len(of_selector) > 1:
+            raise InputError(f"{path} has several domains; give --domain, one of {', '.join(sorted(of_selector))}")
+        domain = next(iter(of_selector))
+    domain = find_domain(domain, of_selector)
+    made_for = _weights_hash(path, manifest)
+    contrast = of_selector[domain]
+    if weights_hash not in (None, made_for) or contrast.c_comply.size != n_rows:
+        weights = f"weights {weights_hash[:12]} and " if weights_hash else ""
+        raise InputError(
+            f"{path} was calibrated on weights {made_for[:12]} with {contrast.c_comply.size} rows, the model has "
+            f"{weights}{n_rows} rows; run `refusal calibrate` on this model"
+        )
+    spec = {"selector": selector, "domain": domain, "lambda": lam, "k": k, "weights_hash": made_for}
+    return edit_of(refusal_mask(contrast, lam, k), n_rows, kind="refusal", spec=spec)
+
+
+def _weights_hash(path: Path, manifest: str) -> str:
+    """Whose contrast it is: its own manifest says so, or the one of its folder."""
+    try:
+        own = bounds.parsed(manifest)
+    except (ValueError, RecursionError):
+        own = {}
+    sources = [own]
+    if (path.parent / MANIFEST).is_file():
+        sources.append(read_manifest(path.parent))
+    for source in sources:
+        model = source.get("model") if isinstance(source, dict) else None
+        if isinstance(model, dict) and isinstance(model.get("weights_hash"), str):
+            return str(model["weights_hash"])
+    raise InputError(
+        f"{path} does not say which weights it was calibrated on; keep it beside its {MANIFEST}, or run "
+        "`refusal calibrate` again"
+    )

@@ -167,13 +167,9 @@ def load_classifier(
             labels = label_map(checkpoint.id, config.id2label, checkpoint.folder)
             tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)  # nosec B615 # local
             model, info = AutoModelForSequenceClassification.from_pretrained(  # nosec B615 # local
-                checkpoint.folder,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
+                checkpoint.folder, config=config, dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True,
-            )
+            )  # fmt: skip
         except InputError:
             raise
         except Exception as error:
@@ -189,14 +185,10 @@ def load_classifier(
     model.eval().requires_grad_(False).to(place)
     if reads:
         labels = replace(labels, reads=reads, max_tokens=max_tokens)
-    return Classifier(
-        model=model,
-        tokenizer=tokenizer,
-        id=judge_id or checkpoint.folder.resolve().name,
-        version=":".join(filter(None, (checkpoint.revision, _content_hash(checkpoint)))),
-        labels=labels,
-        max_tokens=min(labels.max_tokens, tokenizer.model_max_length, _positions(config)),
-    )
+    judge_id = judge_id or checkpoint.folder.resolve().name
+    version = ":".join(filter(None, (checkpoint.revision, _content_hash(checkpoint))))
+    most = min(labels.max_tokens, tokenizer.model_max_length, _positions(config))
+    return Classifier(model, tokenizer, judge_id, version, labels, most)
 
 
 def _content_hash(checkpoint: Checkpoint) -> str:
@@ -257,11 +249,8 @@ def _read(path: Path, names: list[str]) -> dict[str, Any]:
     if not isinstance(said, dict) or set(said) - set(keys):
         raise InputError(f"{path}: expected an object with {', '.join(keys)}, got {_short(said)}")
     labels = said.get("labels", {})
-    if (
-        not isinstance(labels, dict)
-        or set(labels) - set(names)
-        or any(one not in (REFUSAL, OTHER) for one in labels.values())
-    ):
+    known = isinstance(labels, dict) and set(labels) <= set(names)
+    if not known or any(one not in (REFUSAL, OTHER) for one in labels.values()):
         raise InputError(
             f"{path}: labels must map {', '.join(names)} to {REFUSAL} or {OTHER}, got {_short(labels)}; the names are "
             "those of id2label in config.json"

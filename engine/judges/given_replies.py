@@ -31,16 +31,9 @@ JUDGED = "judged"  # could the judge judge it?
 THINKING = "thinking"  # by which marks a thinking part was found in the reply
 NO_COLUMN = "none"
 VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
-    "source": pl.String,
-    "line": pl.Int64,
-    "prompt": pl.String,
-    "reply": pl.String,
-    "human": pl.Boolean,
-    "judge": pl.String,
-    "judge_version": pl.String,
-    "refusal": pl.Boolean,
-    "reason": pl.String,
-}
+    "source": pl.String, "line": pl.Int64, "prompt": pl.String, "reply": pl.String, "human": pl.Boolean,
+    "judge": pl.String, "judge_version": pl.String, "refusal": pl.Boolean, "reason": pl.String,
+}  # fmt: skip
 # Only where a file says how its replies ended, and where a judge could not judge them all.
 OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {FINISHED: pl.Boolean, JUDGED: pl.Boolean, THINKING: pl.String}
 

@@ -140,16 +140,11 @@ def agreement_table(verdicts: pl.DataFrame) -> pl.DataFrame:
         low, high = wilson(same, len(a))
         lines.append(
             {
-                "judge_a": first,
-                "judge_b": second,
-                "replies": len(a),
-                "agreement": same / len(a),
-                "agreement_low": low,
-                "agreement_high": high,
-                "kappa": cohens_kappa(a, b),
-                "disagreements": len(a) - same,
+                "judge_a": first, "judge_b": second, "replies": len(a),
+                "agreement": same / len(a), "agreement_low": low, "agreement_high": high,
+                "kappa": cohens_kappa(a, b), "disagreements": len(a) - same,
             }
-        )
+        )  # fmt: skip
     return pl.DataFrame(lines)
 
 

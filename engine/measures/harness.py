@@ -34,15 +34,9 @@ from engine.records.hashing import Json, canonical, installed_version
 LARGEST_BATCH = 256  # requests; beyond it a batch gains nothing
 # The paper's eight, by lm-eval's names, and where in lm-eval's task folder they stand.
 TASKS = {
-    "arc_easy": "arc",
-    "arc_challenge": "arc",
-    "hellaswag": "hellaswag",
-    "winogrande": "winogrande",
-    "piqa": "piqa",
-    "boolq": "super_glue/boolq",
-    "lambada_openai": "lambada",
-    "openbookqa": "openbookqa",
-}
+    "arc_easy": "arc", "arc_challenge": "arc", "hellaswag": "hellaswag", "winogrande": "winogrande", "piqa": "piqa",
+    "boolq": "super_glue/boolq", "lambada_openai": "lambada", "openbookqa": "openbookqa",
+}  # fmt: skip
 # `acc`: the likeliest choice by summed log-likelihood, for LAMBADA the greedy continuation. The paper (section 3.4)
 # does not name the metric; its OpenBookQA and HellaSwag are those of `acc`, not of the length-normalised `acc_norm`.
 ACCURACY = "acc"
@@ -206,11 +200,9 @@ def _downstream(name: str, limit: int | None, path: Path | None = None) -> Downs
     return DownstreamTask(
         task=HarnessTask(name, lambda: {"tasks": {name: harness}}, ACCURACY, limit=limit, about=about),
         source=path.name if path else "@".join(filter(None, (origin, commits.get(origin)))),
-        version=version,
-        items=len(requests),
-        requests_hash=digest,
+        version=version, items=len(requests), requests_hash=digest,
         chance=chance_accuracy(choices, list(golds.values())),
-    )
+    )  # fmt: skip
 
 
 def _task_manager(folder: str | None) -> Any:

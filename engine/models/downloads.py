@@ -132,13 +132,9 @@ def fetch_files(
 
     def fetch(stop: threading.Event) -> str:
         return snapshot_download(
-            repo_id,
-            repo_type=repo_type,
-            revision=revision,
-            allow_patterns=list(patterns),
-            ignore_patterns=outside,
+            repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns), ignore_patterns=outside,
             tqdm_class=_bar(stop, shown=transfer is None),
-        )
+        )  # fmt: skip
 
     def attempt() -> str:
         end_silence()

@@ -77,15 +77,13 @@ def config_of(header: GgufHeader) -> Json:
     if family.model_type not in ("qwen2", "phi3") or head_dim * heads != hidden:
         config["head_dim"] = head_dim
     config |= {
-        "architectures": [family.class_name],
-        "model_type": family.model_type,
-        "dtype": "float32",
+        "architectures": [family.class_name], "model_type": family.model_type, "dtype": "float32",
         "num_key_value_heads": read(_KV_HEADS, int, heads),
         "rms_norm_eps": read(_EPS, float),
         "rope_parameters": _rotation(entries, config, head_dim),
         "tie_word_embeddings": "output.weight" not in header.tensors,
         "vocab_size": embeddings.shape[0],
-    }
+    }  # fmt: skip
     if family.model_type.startswith("gemma"):
         config |= _gemma(entries, config, head_dim)
     else:

@@ -128,7 +128,7 @@ def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
 
 def _value_link(module: nn.Module, layers: dict[str, Layer]) -> Link | str:
     """The link of one attention; a text that says why there is none."""
-    output = _output(layers)
+    output = next((layers[name] for name in _OUTPUTS if name in layers), None)
     if "v_proj" not in layers or output is None:
         return f"has no v_proj and o_proj of its own ({', '.join(layers)})"
     known = {*layers, *_BEFORE_SOFTMAX}
@@ -142,10 +142,6 @@ def _value_link(module: nn.Module, layers: dict[str, Layer]) -> Link | str:
     heads = torch.arange(values).view(values // size, 1, size)
     reads = heads.expand(-1, columns // values, -1).reshape(-1)  # each head's dimensions once per query head
     return Link(layers["v_proj"].name, output.name, reads)
-
-
-def _output(layers: dict[str, Layer]) -> Layer | None:
-    return next((layers[name] for name in _OUTPUTS if name in layers), None)
 
 
 def _linear(model: nn.Module, path: str) -> nn.Linear:
@@ -197,7 +193,7 @@ def attentions(model: nn.Module, rows: RowIndex) -> tuple[tuple[Attention, ...],
     groups = sublayers(rows, "attention")
     found, without = [], [why] if why else []
     for link in links:
-        parent = link.rows.rpartition(".")[0]
+        parent = _parent(link.rows)
         layers, size = groups[parent], model.get_submodule(parent).head_dim
         assert isinstance(size, int)  # as `value_links` has found it
         output = next(layer for layer in layers.values() if layer.name == link.columns)

@@ -53,10 +53,6 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 < value <= _LARGEST
 
 
-def _is_share(value: Any) -> bool:
-    return type(value) is float and 0 <= value <= 1
-
-
 def _is_base(value: Any) -> bool:
     return type(value) in (int, float) and 1 <= value <= 1e12
 
@@ -89,14 +85,6 @@ def _one_of(*values: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in values
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_kinds(value: Any) -> bool:
-    return isinstance(value, list) and all(one in _KINDS for one in value)
-
-
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "model_type": _one_of(*FAMILIES),
     "architectures": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
@@ -109,12 +97,17 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "query_pre_attn_scalar": _is_size,
     "use_bidirectional_attention": lambda value: not value and isinstance(value, bool | None),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), lambda cap: cap is None or _is_base(cap)),
-    **dict.fromkeys(("rms_norm_eps", "initializer_range", "attention_dropout"), _is_share),
-    **dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window"), _is_flag),
+    **dict.fromkeys(
+        ("rms_norm_eps", "initializer_range", "attention_dropout"), lambda one: type(one) is float and 0 <= one <= 1
+    ),
+    **dict.fromkeys(
+        ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window"),
+        lambda value: isinstance(value, bool),
+    ),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),
     "eos_token_id": _are_tokens,
     "rope_theta": _is_base,
     **dict.fromkeys(("rope_parameters", "rope_scaling"), _is_rotation),
-    "layer_types": _are_kinds,
+    "layer_types": lambda value: isinstance(value, list) and all(one in _KINDS for one in value),
     **dict.fromkeys(("dtype", "torch_dtype"), _one_of("float32", "bfloat16", "float16")),
 }  # fmt: skip

@@ -38,7 +38,8 @@ def row_index(model: nn.Module) -> RowIndex:
             (name if names[name := path.rpartition(".")[2]] == 1 else path, path, linear) for path, linear in linears
         ]
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
-        named.sort(key=lambda entry: _rank(entry[0]))
+        places = {projection: place for place, projection in enumerate(PROJECTIONS)}
+        named.sort(key=lambda entry: places.get(entry[0].rpartition(".")[2], len(places)))
         for projection, path, linear in named:
             name = f"{prefix}.{number}.{path}"
             _check_own(linear, name, owners)
@@ -130,11 +131,6 @@ def _check_own(linear: nn.Linear, name: str, owners: dict[int, str]) -> None:
                 f"{name} and {other} share their weights, so that a row of one is a row of the other and a rate would "
                 "count it twice; expected a model whose blocks have weights of their own"
             )
-
-
-def _rank(projection: str) -> int:
-    name = projection.rpartition(".")[2]
-    return PROJECTIONS.index(name) if name in PROJECTIONS else len(PROJECTIONS)
 
 
 STATE_SPACE = ("A_log",)  # parameters of a Mamba layer that decide how its state fades

@@ -66,16 +66,11 @@ def unknown(kind: str, got: str, available: Iterable[str]) -> InputError:
 # matrix products and convolutions, which say that they could not be set up where they found no room for their
 # workspace, Apple's and Intel's devices, and torch's allocator on the host, which raises a plain RuntimeError.
 TEXTS = (
-    "out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "CUDNN_STATUS_NOT_INITIALIZED",
-    "DefaultCPUAllocator",
-    "not enough memory: you tried to allocate",
-)
+    "out of memory", "not enough memory: you tried to allocate", "DefaultCPUAllocator",
+    "CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
+    "CUDNN_STATUS_ALLOC_FAILED", "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "CUDNN_STATUS_NOT_INITIALIZED",
+)  # fmt: skip
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -10,15 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich import progress as rich_bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress as Bar,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from engine.records.errors import InputError
 from engine.records.files import FileKind, check_file, check_folder_of, json_object, write_atomic
@@ -145,10 +138,11 @@ class Stopwatch:
 def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iterator["ProgressBars"]:
     """The bars begin with the first stage; to_file: what is told of them goes there, too."""
     columns = (
-        TextColumn("{task.description:<24}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
+        rich_bars.TextColumn("{task.description:<24}", markup=False), rich_bars.BarColumn(),
+        rich_bars.MofNCompleteColumn(), rich_bars.TimeElapsedColumn(), rich_bars.TextColumn("left"),
+        rich_bars.TimeRemainingColumn(),
     )  # fmt: skip
-    report = ProgressBars(Bar(*columns, console=console, transient=False), to_file)
+    report = ProgressBars(rich_bars.Progress(*columns, console=console, transient=False), to_file)
     try:
         yield report
     finally:
@@ -159,7 +153,7 @@ def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iter
 class ProgressBars:
     """Called with (stage, done, total), as every `Progress`."""
 
-    def __init__(self, bar: Bar, to_file: ProgressFile | None) -> None:
+    def __init__(self, bar: rich_bars.Progress, to_file: ProgressFile | None) -> None:
         self.bar, self.to_file = bar, to_file
         self.tasks: dict[str, Any] = {}
 

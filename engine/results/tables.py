@@ -20,23 +20,16 @@ from engine.records.manifest import SHARING_VERSION, manifest_schema
 from engine.records.registry import Registry
 
 TYPES: dict[str, pl.DataType] = {
-    "id": pl.String(),
-    "text": pl.String(),
-    "whole": pl.Int64(),
-    "whole32": pl.Int32(),
-    "number": pl.Float64(),
+    "id": pl.String(), "text": pl.String(), "whole": pl.Int64(), "whole32": pl.Int32(), "number": pl.Float64(),
     "flag": pl.Boolean(),
-}
+}  # fmt: skip
 _WORDS = {"id": "text", "whole": "whole numbers", "whole32": "whole numbers", "number": "numbers", "flag": "flags"}
 # name -> least, greatest, and whether NaN and infinity are results: a model that breaks under a mask gives such losses.
 RANGES: dict[str, tuple[float, float, bool]] = {
-    "share": (0.0, 1.0, False),
-    "signed": (-1.0, 1.0, False),
-    "count": (0.0, float("inf"), False),
-    "finite": (float("-inf"), float("inf"), False),
-    "nll": (0.0, float("inf"), True),
-    "nats": (float("-inf"), float("inf"), True),
-}
+    "share": (0.0, 1.0, False), "signed": (-1.0, 1.0, False),
+    "count": (0.0, float("inf"), False), "finite": (float("-inf"), float("inf"), False),
+    "nll": (0.0, float("inf"), True), "nats": (float("-inf"), float("inf"), True),
+}  # fmt: skip
 ROUNDING = 1e-9  # a correlation of 1 may come out as 1.0000000000000002
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 PRINTED, HALF_UNIT = "_printed", "_half_unit"

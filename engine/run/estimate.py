@@ -30,8 +30,7 @@ from engine.run.audit_plan import AuditPlan, default_preset, preset
 from engine.run.edited_passes import sequences_per_edit
 from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.scoring import impossible
-from engine.selectors import get_selector, with_needs
-from engine.selectors.base import ACTIVATIONS, asked_by
+from engine.selectors.base import ACTIVATIONS, asked_by, get_selector, with_needs
 from engine.selectors.gradients import IG_STEPS, Inputs, Pass, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_in_budget
 from engine.selectors.window_sums import needs_plain, window_statistics

@@ -97,14 +97,10 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
         "scoring": scoring,
         "eval_corpus": text_named(text["corpus"], texts),
         "eval_samples": text.get("samples_requested") or text["samples"],
-        "eval_length": text["length"],
-        "widen": spec.get("widen", 0),
-        "batch_size": spec["reply_batch_size"],
-        "system": spec.get("system", ""),
-        "thinking": spec.get("thinking", False),
-        "calibration_batch": spec["batch_size"],
+        "eval_length": text["length"], "batch_size": spec["reply_batch_size"], "calibration_batch": spec["batch_size"],
+        "widen": spec.get("widen", 0), "system": spec.get("system", ""), "thinking": spec.get("thinking", False),
         "max_perplexity": math.exp(spec["max_nll"]),
-    }
+    }  # fmt: skip
     if "longer_replies" in spec:
         given["longer_replies"] = spec["longer_replies"]
     return RefusalPlan(**given | more)

@@ -27,8 +27,8 @@ from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Arrays, Store
 from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.refusal_plan import RefusalPlan
-from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
-from engine.selectors.base import Objective, titles_record
+from engine.selectors import compute_scores, own_scores
+from engine.selectors.base import Objective, formula, get_selector, titles_record, with_needs
 from engine.selectors.passes import EXPERTS
 from engine.selectors.run import KeptSums, ScoringRun, check_model, nested_scores
 from engine.selectors.window_sums import checked_asks
@@ -164,14 +164,11 @@ def score_model(
         tokens = calibration_text(loaded, plan)
     scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress, kept=kept)
     spec: Json = {
-        "selectors": list(plan.selectors),
-        "seeds": list(plan.seeds),
-        "objective": plan.objective,
-        **_skipped(plan),
+        "selectors": list(plan.selectors), "seeds": list(plan.seeds), "objective": plan.objective, **_skipped(plan),
         "calibration": tokens.record() if tokens else None,
         **titles_record(plan.selectors),
         **own_scores.record(plan.selectors, plan.scores_reduce),
-    }
+    }  # fmt: skip
     if tokens and has_experts(loaded.model):
         spec["experts"] = EXPERTS
     return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)

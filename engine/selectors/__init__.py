@@ -3,27 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.selectors.base import (
-    PAPER_CONTRASTS,
-    SelectorInfo,
-    available_selectors,
-    check_contrasts,
-    contrast_selectors,
-    formula,
-    get_selector,
-    protected_by,
-    register_selector,
-    with_needs,
-)
+from engine.selectors.base import SelectorInfo, available_selectors, get_selector, register_selector
 
 if TYPE_CHECKING:
     from engine.selectors.prompt_run import PromptRun
     from engine.selectors.run import ScoringRun, compute_scores
 
 __all__ = [
-    "PAPER_CONTRASTS", "PromptRun", "ScoringRun", "SelectorInfo", "available_selectors", "check_contrasts",
-    "compute_scores", "contrast_selectors", "formula", "get_selector", "protected_by", "register_selector",
-    "with_needs",
+    "PromptRun", "ScoringRun", "SelectorInfo", "available_selectors", "compute_scores", "get_selector",
+    "register_selector",
 ]  # fmt: skip
 
 

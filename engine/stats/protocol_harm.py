@@ -81,11 +81,9 @@ class Compared(NamedTuple):
     first: str | None
 
 
-def compare(
-    harms: Mapping[str, Harm], order: str, level: float = LEVEL, destroyed: Collection[str] = ()
-) -> list[Compared]:
+def compare(harms: Mapping[str, Harm], order: str, *, destroyed: Collection[str] = ()) -> list[Compared]:
     """Every pair of selectors under one protocol, with Holm over its pairs: as a study with this protocol alone would
-    decide. Where all selectors are equal, it names any of them first with probability `level` at most. Every pair that
+    decide. Where all selectors are equal, it names any of them first with probability `LEVEL` at most. Every pair that
     is not told apart is a tie, and so is one without an error. destroyed: selectors whose models are; a pair of these
     is not tested."""
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
@@ -96,7 +94,7 @@ def compare(
         p = p_holm.get((a, b))
         less = a if sure.value < 0 else b
         more = b if less == a else a
-        decided = p is not None and p <= level
+        decided = p is not None and p <= LEVEL
         found.append(Compared(a, b, sure, p, (less if order == "lerf" else more) if decided else None))
     return found
 

@@ -156,10 +156,8 @@ def expected_random_jaccard(rows: int, first: int, second: int) -> float:
     return float((weight * overlap / (first + second - overlap)).sum() / weight.sum())
 
 
-def over_draws(
-    pairs: Sequence[float], draws: int, confidence: float = CONFIDENCE
-) -> tuple[float, float] | tuple[None, None]:
-    """Ends of the interval of the mean of `pairs` [draws (draws - 1) / 2], in the order of `numpy.triu_indices`.
+def over_draws(pairs: Sequence[float], draws: int) -> tuple[float, float] | tuple[None, None]:
+    """Ends of the 95% interval of the mean of `pairs` [draws (draws - 1) / 2], in the order of `numpy.triu_indices`.
 
     Pairs share draws and are not independent: the error is the jackknife's over draws, v = (n - 1) / n sum of
     (m_i - mean of m_i)^2, m_i the mean of the pairs without draw i (Efron and Stein 1981: not too small on average),
@@ -172,5 +170,5 @@ def over_draws(
     first, second = np.triu_indices(draws, 1)
     without = np.array([values[(first != draw) & (second != draw)].mean() for draw in range(draws)])
     stderr = math.sqrt((draws - 1) / draws * float(np.square(without - without.mean()).sum()))
-    half = student_t(draws - 1, confidence) * stderr
+    half = student_t(draws - 1, CONFIDENCE) * stderr
     return float(values.mean()) - half, float(values.mean()) + half

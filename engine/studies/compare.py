@@ -107,12 +107,9 @@ def published_cells(quantity: Quantity, table: pl.DataFrame) -> pl.DataFrame:
     """KEYS, published, half_unit, at_ceiling, table: a line per printed cell."""
     ceiling = pl.col("at_ceiling") if "at_ceiling" in table.columns else pl.lit(None, pl.Boolean)
     cells = _keyed(
-        quantity,
-        table,
-        published=pl.col(quantity.value).cast(pl.Float64),
-        half_unit=f"{quantity.value}{HALF_UNIT}",
-        at_ceiling=ceiling.fill_null(value=False),
-    )
+        quantity, table, published=pl.col(quantity.value).cast(pl.Float64),
+        half_unit=f"{quantity.value}{HALF_UNIT}", at_ceiling=ceiling.fill_null(value=False),
+    )  # fmt: skip
     printed = cells.drop_nulls("published").unique(list(KEYS), keep="first", maintain_order=True)
     return printed.with_columns(table=pl.lit(quantity.table))
 
@@ -125,13 +122,12 @@ def measured_cells(quantity: Quantity, table: pl.DataFrame, windows: int | None)
     if quantity.blocks is not None and {quantity.blocks, "blocks"} <= set(table.columns):
         error, units = quantity.blocks, pl.col("blocks")
     cells = _keyed(
-        quantity,
-        table,
+        quantity, table,
         measured=value.cast(pl.Float64),
         log=nothing if quantity.log is None else quantity.log,
         error=nothing if error is None or error not in table.columns else pl.col(error),
         units=units,
-    )
+    )  # fmt: skip
     found = cells.group_by(list(KEYS), maintain_order=True).agg("measured", "log", "error", pl.col("units").first())
     numbers = [_mean(*row) for row in found.select("measured", "log", "error", "units").iter_rows()]
     names = ("measured", "log_measured", "stderr", "degrees")

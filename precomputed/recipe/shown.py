@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.edits.mask_files import read_mask
+from engine.edits.contrasts import read_mask
 from engine.interventions.in_weights import zeroed
 from engine.judges.embedded import judge
 from engine.measures.generation import generate_batch

@@ -31,7 +31,7 @@ RUNS: dict[str, str] = {
     "grid-34M": "bench_outputs.py --random 512 8 --pairs 16", "generation": "bench_generation.py",
     "generation-one-thread": "bench_generation.py --threads 1", "ig": "bench_ig.py",
     "shelf": "bench_shelf.py demo 1", "scoring": "bench_scoring.py",
-    "estimate": "bench_estimate.py demo 3", "ray": "bench_ray.py",
+    "ray": "bench_ray.py",
     "full-size": "bench_full_size.py Llama-3.2-1B", "full-size-others": "bench_full_size.py Qwen3-0.6B Gemma-3-1B",
     "dashboard": "bench_dashboard.py", "watch": "bench_watch.py",
     "card": "bench_card.py 1B", "card-8B": "bench_card.py 8B --only cells,little",

@@ -359,9 +359,9 @@ def fail(*_):
 
 
 def test_refusal_selectors_are_those_of_the_registry(monkeypatch):
-    assert edits.refusal_selectors() == palette.in_order(selectors.contrast_selectors())
+    assert edits.refusal_selectors() == palette.in_order(selectors.base.contrast_selectors())
     monkeypatch.setattr(edits, "_plug_ins", lambda: ["mine"])
-    monkeypatch.setattr(selectors, "contrast_selectors", lambda: ["mine", "random", "lrp"])
+    monkeypatch.setattr(edits, "contrast_selectors", lambda: ["mine", "random", "lrp"])
     assert edits.refusal_selectors() == ["lrp", "random", "mine"]
 
 

@@ -14,10 +14,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard.chat import answers, edits, effects, live, shipped_effects, tries
 from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
-from engine.edits.contrasts import Contrast, refusal_mask
+from engine.edits.contrasts import Contrast, edit_from_contrast, refusal_mask
 from engine.edits.edit import edit_of
 from engine.edits.effect import total
-from engine.edits.mask_files import edit_from_contrast
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
 from engine.studies.refusal import effect as measuring, operating_point as recorded

@@ -10,7 +10,7 @@ from scored_runs import SELECTORS, write_scored
 
 from dashboard.pages.rows import cell as row_sets, scored
 from dashboard.pages.rows.cell import Kept
-from engine.edits.mask_files import edit_from_mask, mask_bytes
+from engine.edits.contrasts import edit_from_mask, mask_bytes
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
 

@@ -21,8 +21,8 @@ from planted import BROWSER, HOST
 from engine.cli import main
 from engine.data.prompts import TEMPLATE_DATE, prompt_ids, template_variables
 from engine.edits.card import caps, lowered
+from engine.edits.contrasts import read_mask
 from engine.edits.effect import Change, Effect
-from engine.edits.mask_files import read_mask
 from engine.interventions.in_weights import zeroed
 from engine.judges.embedded import embedded_version
 from engine.models.loading import LoadedModel, load_model

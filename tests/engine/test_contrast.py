@@ -21,7 +21,7 @@ from engine.models.attnlrp import attn_lrp
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
-from engine.selectors import contrast_selectors
+from engine.selectors.base import contrast_selectors
 from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import contrasts
 

@@ -12,7 +12,7 @@ from tiny_models import load_tiny
 
 from engine.cli import main
 from engine.data.corpora import windows
-from engine.edits.mask_files import read_mask
+from engine.edits.contrasts import read_mask
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel

@@ -16,11 +16,10 @@ from tiny_models import FAMILIES, load_tiny, save_tiny
 
 from engine.cli import main
 from engine.edits.card import WARNING, model_card, read_record
-from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts, write_mask
 from engine.edits.edit import Edit, edit_of, mask_hash
 from engine.edits.effect import Effect
 from engine.edits.export import export_masked, read_header
-from engine.edits.mask_files import write_mask
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.loading import LoadedModel, load_model

@@ -13,7 +13,7 @@ from foreign_files import FOREIGN, MODEL, OWN, folder, linked, own_mask, pipe, t
 from engine.cli import main
 from engine.commands import outputs
 from engine.commands.outputs import check_results_folder
-from engine.edits.mask_files import write_mask
+from engine.edits.contrasts import write_mask
 from engine.records.errors import InputError
 from engine.records.files import FileKind
 from engine.records.shipped import demo_dir
@@ -269,9 +269,9 @@ def test_own_earlier_outputs_are_written_anew(works: None, tmp_path: Path, capsy
 
 
 def outputs_of(name: str) -> FileKind:
-    from engine.edits import mask_files
+    from engine.edits import contrasts
 
-    kind: FileKind = getattr(mask_files, name)
+    kind: FileKind = getattr(contrasts, name)
     return kind
 
 

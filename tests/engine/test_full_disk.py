@@ -18,7 +18,7 @@ import pytest
 
 from engine.cli import main
 from engine.commands import common
-from engine.edits.mask_files import mask_bytes
+from engine.edits.contrasts import mask_bytes
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.damage import unusable

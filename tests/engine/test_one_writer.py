@@ -19,7 +19,7 @@ FUNCTIONS = {
 NAMES = {*METHODS, *set().union(*FUNCTIONS.values()), "open", "fdopen", "memmap"}
 ELSEWHERE = {
     "engine/records/files.py": "this is the place",
-    "engine/records/own_folders.py": "temporary folders with a lock that nobody holds",
+    "engine/records/processes.py": "temporary folders with a lock that nobody holds",
     "engine/results/running.py": "records of runs in a store, under names of 24 digits whose lock nobody holds",
     "engine/edits/export.py": "copies into the new folder, and rows of these copies",
     "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",

@@ -19,7 +19,7 @@ from tiny_audits import lowest
 
 from engine import ScorePlan, audit_scores, zeroed
 from engine.cli import main
-from engine.edits.mask_files import read_mask, spec_of
+from engine.edits.contrasts import read_mask, spec_of
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.run.audit_plan import AuditPlan

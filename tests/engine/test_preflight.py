@@ -13,7 +13,7 @@ from tiny_models import save_tiny
 
 from engine.cli import main
 from engine.data.onsets import OnsetPhrases
-from engine.edits.mask_files import write_mask
+from engine.edits.contrasts import write_mask
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store

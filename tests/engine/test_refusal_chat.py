@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from engine.cli import main
+from engine.edits.contrasts import write_mask
 from engine.edits.edit import UNEDITED, edit_of
-from engine.edits.mask_files import write_mask
 from engine.interventions.in_weights import zeroed
 from engine.judges.base import open_judges
 from engine.judges.embedded import embedded_version, judge

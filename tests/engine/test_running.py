@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from engine.commands.common import _names
-from engine.records import own_folders
+from engine.records import processes
 from engine.records.errors import InputError
-from engine.records.own_folders import OwnFolder, remove_left
+from engine.records.processes import OwnFolder, remove_left
 from engine.results.running import FOLDER, claimed, running, stop
 
 HOLDS = """
@@ -28,9 +28,9 @@ with claimed(Path(sys.argv[1]), sys.argv[2:], ["analyze", "a model", "sweep"]):
 """
 LEASHED = """
 import sys, time, subprocess
-from engine.records import leash
-leash.GRACE_S = 0.2
-leash.end_with_stdin()
+from engine.records import processes
+processes.GRACE_S = 0.2
+processes.end_with_stdin()
 print("ready", flush=True)
 try:
     time.sleep(60)
@@ -140,16 +140,14 @@ def test_folders_of_killed_processes_are_removed_and_others_stay(tmp_path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     mine = OwnFolder("ours-")
     (mine.path / "job").mkdir()
-    code = (
-        "import sys, os, tempfile; tempfile.tempdir = sys.argv[1]\nfrom engine.records.own_folders import OwnFolder\n"
-    )
+    code = "import sys, os, tempfile; tempfile.tempdir = sys.argv[1]\nfrom engine.records.processes import OwnFolder\n"
     code += "print(OwnFolder('ours-').path, flush=True); os.kill(os.getpid(), 9)"
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     left = Path(killed.stdout.strip())
     (left / "log").write_text("x")
     (tmp_path / "ours-without-a-lock").mkdir()
     (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / own_folders._LOCK).touch()
+    (tmp_path / "theirs" / processes._LOCK).touch()
     (tmp_path / "ours-link").symlink_to(tmp_path / "theirs")
     assert remove_left("ours-") == [left]
     assert not left.exists()

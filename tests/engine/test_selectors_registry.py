@@ -14,15 +14,8 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.audit_plan import ScorePlan
 from engine.run.scoring import score_model
-from engine.selectors import (
-    ScoringRun,
-    available_selectors,
-    base,
-    compute_scores,
-    get_selector,
-    register_selector,
-    with_needs,
-)
+from engine.selectors import ScoringRun, available_selectors, base, compute_scores, get_selector, register_selector
+from engine.selectors.base import with_needs
 
 
 @pytest.fixture(autouse=True)

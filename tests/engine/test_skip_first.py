@@ -21,7 +21,8 @@ from engine.results.store import Store
 from engine.run.audit_plan import ScorePlan
 from engine.run.recorded_plan import score_plan
 from engine.run.scoring import score_at_sizes, score_model
-from engine.selectors import available_selectors, compute_scores, formula
+from engine.selectors import available_selectors, compute_scores
+from engine.selectors.base import formula
 from engine.selectors.run import nested_scores
 
 BY_DATA = [info.id for info in available_selectors() if not info.data_free]

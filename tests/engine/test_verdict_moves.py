@@ -8,7 +8,7 @@ import pytest
 from engine.results.folders import read_table
 from engine.stats.limits import Thresholds
 from engine.studies.verdict.judged_selectors import judge_selectors
-from engine.studies.verdict.verdict_moves import VALUES, WORDS, sentences, value_text, verdict_moves
+from engine.studies.verdict.verdict_moves import LIMITS, sentences, value_text, verdict_moves
 from precomputed import demo_dir
 
 FOLDER = demo_dir() / "results"
@@ -29,14 +29,14 @@ def moves() -> pl.DataFrame:
 
 
 def test_every_limit_but_the_rate_and_the_number_of_draws_is_moved():
-    assert set(VALUES) == {field.name for field in fields(Thresholds)} - {"rate", "draws"} == set(WORDS)
+    assert set(LIMITS) == {field.name for field in fields(Thresholds)} - {"rate", "draws"}
 
 
 @pytest.mark.long
 def test_lines_are_the_verdicts_judged_again(moves):
     base = {row["selector"]: row for row in judged(Thresholds()).to_dicts()}
     assert moves.height == len(base) * sum(
-        value != getattr(Thresholds(), key) for key in VALUES for value in VALUES[key]
+        value != getattr(Thresholds(), key) for key in LIMITS for value in LIMITS[key][1]
     )
     for limit, value in (("faithful_damage", 0.7), ("specific_orders", ("lerf",)), ("jaccard", 0.9)):
         again = judged(replace(Thresholds(), **{limit: value}))
@@ -69,4 +69,4 @@ def test_sentences_name_what_changes_and_what_does_not(moves):
     }
     assert told[-1].startswith("No verdict changes with ") == bool(still)
     for limit, value in still:
-        assert f"{WORDS[limit]}: {value} instead of" in told[-1]
+        assert f"{LIMITS[limit][0]}: {value} instead of" in told[-1]

@@ -36,11 +36,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",
     )  # fmt: skip
     parser.add_argument(
-        "--thinking",
-        action="store_true",
+        "--thinking", action="store_true",
         help="leave the chat template's thinking mode on; what is judged is what comes after the thinking (default: "
         "off)",
-    )
+    )  # fmt: skip
     common.add_run(parser, folder=False)
 
 

@@ -38,16 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "such as a category (default: model, …; else the file's name)",
     )
     parser.add_argument(
-        "--halves",
-        action="store_true",
+        "--halves", action="store_true",
         help="quality for two halves of the prompts as well: the rules were developed on mistakes in one of them",
-    )
+    )  # fmt: skip
     parser.add_argument("--device", default="cpu", help="where a judge that is a model runs (default cpu)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="folder for verdicts.parquet, judge_quality.parquet, judge_agreement.parquet, disagreements.parquet",
-    )
+    tables = "verdicts.parquet, judge_quality.parquet, judge_agreement.parquet, disagreements.parquet"
+    parser.add_argument("--out", type=Path, help=f"folder for {tables}")
     common.add_json(parser)
     parser.set_defaults(writes=outputs.judged)
 
@@ -79,9 +75,8 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.out is not None:
         _write(args.out, results, args.files, [(judge.id, judge.version) for judge in judges])
-    if common.as_json(args, {"judges": {judge.id: judge.version for judge in judges}, **results}):
-        return
-    _show(results)
+    if not common.as_json(args, {"judges": {judge.id: judge.version for judge in judges}, **results}):
+        _show(results)
 
 
 def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]) -> None:
@@ -105,11 +100,8 @@ def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], ju
         "files": {f"{name}.parquet": file_sha256(folder / f"{name}.parquet") for name in written},
         "environment": environment(),
     }
-    write_atomic(
-        folder / outputs.JUDGE_FILE,
-        (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(),
-        outputs.JUDGE_RECORD,
-    )
+    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    write_atomic(folder / outputs.JUDGE_FILE, text.encode(), outputs.JUDGE_RECORD)
 
 
 def _show(results: dict[str, pl.DataFrame]) -> None:

@@ -107,7 +107,7 @@ def plan_of(args: argparse.Namespace) -> RefusalPlan:
 
 def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
     """Where the masks of the points are, and the commands that take one of them, to be typed as they stand."""
-    from engine.edits.mask_files import read_spec
+    from engine.edits.contrasts import read_spec
     from engine.studies.refusal.mask_outputs import kept_masks
 
     masks = list(kept_masks(folder, table).values())
@@ -122,7 +122,7 @@ def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
 
 def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:
     """`refusal chat` and `export` of a mask, asked as this command asks; a rescue with the limit that it meets."""
-    from engine.edits.mask_files import read_spec
+    from engine.edits.contrasts import read_spec
 
     spec = read_spec(mask)
     given: dict[str, object] = {

@@ -140,12 +140,6 @@ class AuditInputs(StudyInputs):
         prepare(self.loaded, intervention, text, seed=first, more=more if by_position else ())
         self._ready.add(intervention)
 
-    def check_intervention(self) -> None:
-        """`InputError` where calibration has too little text for the plan's interventions; needs no weights."""
-        for name in (self.plan.intervention, *(self.plan.more_interventions or ())):
-            if INTERVENTIONS.get(name).make.reads_tokens:
-                self._other_windows()
-
     def _other_windows(self) -> Windows:
         """Of the tokens that calibration reads, so that they are never those of the evaluation."""
         plan, scoring = self.plan, self.plan.scoring
@@ -247,7 +241,10 @@ class AuditInputs(StudyInputs):
         self.scored = Scored(scores, seeds, {}, 0.0)
 
     def check(self, infos: Sequence[StudyInfo]) -> None:
-        self.check_intervention()
+        """`InputError` where calibration has too little text for the plan's interventions; needs no weights."""
+        for name in (self.plan.intervention, *(self.plan.more_interventions or ())):
+            if INTERVENTIONS.get(name).make.reads_tokens:
+                self._other_windows()
 
     def prepare(self, infos: Sequence[StudyInfo]) -> None:
         for info in infos:

@@ -28,8 +28,8 @@ from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Results
 from engine.run.scoring import score_model
-from engine.selectors import PromptRun, check_contrasts, formula, get_selector, with_needs
-from engine.selectors.prompt_run import Means, percentile_ranks
+from engine.selectors.base import check_contrasts, formula, get_selector, with_needs
+from engine.selectors.prompt_run import Means, PromptRun, percentile_ranks
 from engine.studies.base import Answer, Study, Tables
 
 if TYPE_CHECKING:

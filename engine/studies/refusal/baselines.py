@@ -257,8 +257,7 @@ def _line(
         **(one.rates.columns("edited") if one.rates else {}),
         "edited_nll": one.nll,
         "perplexity": perplexity(one.nll),
-        "malign_unfinished": one.rates and one.rates.malign.unfinished,
-        "benign_unfinished": one.rates and one.rates.benign.unfinished,
+        **{f"{side}_unfinished": one.rates and getattr(one.rates, side).unfinished for side in ("malign", "benign")},
         "feasible": one.rates is not None and run.feasible(known, one.nll, one.rates, before),
         "chosen": chosen,
     }

@@ -124,17 +124,10 @@ def specificity_lines(
             "edited_malign": edited,
             "draws": len(some),
             "draws_without_point": sum(found[place].point is None for found in draws),
-            "draws_malign": mean,
-            "draws_low": low,
-            "draws_high": high,
-            "excess": edited - mean,
-            "excess_low": edited - high,
-            "excess_high": edited - low,
-            "rank": rank_among(edited, some),
-            "p": p,
-            "p_holm": adjusted,
-            "tests": len(tests),
-        }
+            "draws_malign": mean, "draws_low": low, "draws_high": high,
+            "excess": edited - mean, "excess_low": edited - high, "excess_high": edited - low,
+            "rank": rank_among(edited, some), "p": p, "p_holm": adjusted, "tests": len(tests),
+        }  # fmt: skip
 
 
 def _mover(run: RefusalInputs, seed: int) -> Any:
@@ -164,34 +157,21 @@ def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     without = f" ({row['draws_without_point']} without a point)" if row["draws_without_point"] else ""
     edited = f"{row['edited_malign']:.2f}" + ("" if row["k"] is not None else " (no point: unedited)")
-    return (
-        row["selector"],
-        row["domain"],
-        edited,
-        f"{row['draws_malign']:.2f}{without}",
-        f"{row['draws_low']:.2f} to {row['draws_high']:.2f}",
-        f"{row['rank']} of {row['draws'] + 1}",
-        f"{row['p']:.3f}",
-        f"{row['p_holm']:.3f}",
-    )
+    drawn = (f"{row['draws_malign']:.2f}{without}", f"{row['draws_low']:.2f} to {row['draws_high']:.2f}")
+    rank = f"{row['rank']} of {row['draws'] + 1}"
+    return row["selector"], row["domain"], edited, *drawn, rank, f"{row['p']:.3f}", f"{row['p_holm']:.3f}"
 
 
 def _line(run: RefusalInputs, seed: int, one: Draw) -> dict[str, object]:
     point, malign, benign = one.point, one.rates.malign, one.rates.benign
     return {
         **point_key(run.loaded.id, one.selector, one.domain, one.point),
-        "seed": seed,
-        "rescue": point is not None and point.rescue,
-        "calibration_malign": point and point.malign,
-        "calibration_benign": point and point.benign,
-        "malign": malign.mean,
-        "malign_n": malign.n,
-        "benign": benign.mean,
-        "benign_n": benign.n,
-        "nll": one.nll,
-        "perplexity": perplexity(one.nll),
+        "seed": seed, "rescue": point is not None and point.rescue,
+        "calibration_malign": point and point.malign, "calibration_benign": point and point.benign,
+        "malign": malign.mean, "malign_n": malign.n, "benign": benign.mean, "benign_n": benign.n,
+        "nll": one.nll, "perplexity": perplexity(one.nll),
         **dict(zip(UNFINISHED, (malign.unfinished, benign.unfinished), strict=True)),
-    }
+    }  # fmt: skip
 
 
 class _Masked(NamedTuple):

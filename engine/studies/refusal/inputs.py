@@ -17,9 +17,8 @@ from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split,
 from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
-from engine.edits.contrasts import INSTALLS_ONLY, Contrast, load_contrasts, refusal_mask
+from engine.edits.contrasts import INSTALLS_ONLY, Contrast, load_contrasts, read_mask, refusal_mask
 from engine.edits.edit import UNEDITED, AnyEdit, Edit, edit_of
-from engine.edits.mask_files import read_mask
 from engine.edits.masks import Mask
 from engine.judges.base import Judge, open_judges
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.data.pairs import pairs_record
+from engine.edits.contrasts import MASK, mask_bytes, read_spec
 from engine.edits.edit import Edit
-from engine.edits.mask_files import MASK, mask_bytes, read_spec
 from engine.judges.refusals import judge_record
 from engine.models.loading import LoadedModel
 from engine.records.files import remove, write_atomic

@@ -165,13 +165,12 @@ class Chosen(OverGrids):
         masks = kept_masks(folder, POINTS)
         record = [
             {
-                "selector": selector,
-                "domain": domain,
+                **dict(zip(("selector", "domain"), place, strict=True)),
                 "point": asdict(point) if point else None,
-                "edge": edges.get((selector, domain)),
-                "mask": masks.get((selector, domain)),
+                "edge": edges.get(place),
+                "mask": masks.get(place),
             }
-            for (selector, domain), point in points.items()
+            for place, point in points.items()
         ]
         table = TextTable(
             "operating points, by the rates on the calibration pairs (before > after)",
@@ -364,9 +363,7 @@ def _control_columns(prefix: str, real: Rates, controls: Sequence[Control]) -> d
         f"{prefix}_malign_max": max(malign),
         f"{prefix}_benign": float(np.mean([one.rates.benign.mean for one in controls])),
         f"{prefix}_nll": float(np.mean([one.nll for one in controls])),
-        gained: value,
-        f"{gained}_low": low,
-        f"{gained}_high": high,
+        **dict(zip((gained, f"{gained}_low", f"{gained}_high"), (value, low, high), strict=True)),
     }
 
 

@@ -396,13 +396,8 @@ def _rates_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _change_row(row: dict[str, Any]) -> tuple[str, ...]:
     change = f"{row['change']:+.2f} ({row['change_low']:+.2f} to {row['change_high']:+.2f})"
-    return (
-        *_place_cells(row),
-        str(row["newly_refused"]),
-        str(row["no_longer_refused"]),
-        change,
-        f"{row['mcnemar_p']:.2g}",
-    )
+    changed = (str(row["newly_refused"]), str(row["no_longer_refused"]))
+    return *_place_cells(row), *changed, change, f"{row['mcnemar_p']:.2g}"
 
 
 def _place_cells(row: dict[str, Any]) -> tuple[str, ...]:

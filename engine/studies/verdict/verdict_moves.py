@@ -11,24 +11,15 @@ from engine.stats.limits import Thresholds
 
 Judge = Callable[[Thresholds], pl.DataFrame]
 JUDGED = ("validity", "specific", "stability")
-# Laxer first. A value that is the base's own is left out.
-VALUES: dict[str, tuple[Any, ...]] = {
-    "faithful_damage": (0.7, 0.3),
-    "invalid_damage": (0.9, 0.7),
-    "log_gap": (0.5, 2.0),
-    "level": (0.1, 0.01),
-    "spearman": (0.9, 0.99),
-    "jaccard": (0.7, 0.9),
-    "specific_orders": (("lerf",), ("morf",), ("lerf", "morf")),
-}
-WORDS = {
-    "faithful_damage": "damage that is still sufficient",
-    "invalid_damage": "damage that is close to chance",
-    "log_gap": "log gap that is large enough",
-    "level": "level of the tests",
-    "spearman": "Spearman between draws that is stable",
-    "jaccard": "Jaccard between draws that is stable",
-    "specific_orders": "orders in which a selector has to be specific",
+# What each limit is called, and its other values, laxer first. A value that is the base's own is left out.
+LIMITS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "faithful_damage": ("damage that is still sufficient", (0.7, 0.3)),
+    "invalid_damage": ("damage that is close to chance", (0.9, 0.7)),
+    "log_gap": ("log gap that is large enough", (0.5, 2.0)),
+    "level": ("level of the tests", (0.1, 0.01)),
+    "spearman": ("Spearman between draws that is stable", (0.9, 0.99)),
+    "jaccard": ("Jaccard between draws that is stable", (0.7, 0.9)),
+    "specific_orders": ("orders in which a selector has to be specific", (("lerf",), ("morf",), ("lerf", "morf"))),
 }
 
 
@@ -38,7 +29,7 @@ def verdict_moves(judge: Judge, base: Thresholds) -> pl.DataFrame:
     verdict that holds under each of these may still turn under both."""
     before = {row["selector"]: row for row in judge(base).iter_rows(named=True)}
     lines = []
-    for limit, values in VALUES.items():
+    for limit, (_, values) in LIMITS.items():
         for value in values:
             if value == getattr(base, limit):
                 continue
@@ -60,13 +51,15 @@ def sentences(moves: pl.DataFrame, title: Callable[[str], str] = str) -> list[st
     """One for every moved limit: which verdicts it changes, and how; the unchanged ones last, together."""
     changing, unchanging = [], []
     for (limit, base, value), lines in moves.group_by("limit", "base_value", "moved_value", maintain_order=True):
-        moved_limit = f"{WORDS[str(limit)]}: {value} instead of {base}"
+        moved_limit = f"{LIMITS[str(limit)][0]}: {value} instead of {base}"
         by_change: dict[str, list[str]] = {}
         for row in lines.filter(pl.col("changed").is_not_null()).iter_rows(named=True):
             by_change.setdefault(_change(row), []).append(title(row["selector"]))
         if by_change:
             changes = (
-                f"{_and(names)} {'becomes' if len(names) == 1 else 'become'} {now}" for now, names in by_change.items()
+                f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))} "
+                f"{'becomes' if len(names) == 1 else 'become'} {now}"
+                for now, names in by_change.items()
             )
             changing.append(f"{moved_limit}: {'; '.join(changes)}.")
         else:
@@ -79,7 +72,3 @@ def _change(row: dict[str, Any]) -> str:
     return " and ".join(
         f"{'' if name == 'validity' else f'{name}: '}“{row[name]}”" for name in row["changed"].split(", ")
     )
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -16,23 +16,15 @@ from torch import Tensor
 from engine.cli import main
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import EncodedPrompts, prompt_ids
-from engine.edits.contrasts import load_contrasts, refusal_mask
+from engine.edits.contrasts import edit_from_contrast, load_contrasts, refusal_mask
 from engine.edits.edit import UNEDITED
-from engine.edits.mask_files import edit_from_contrast
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.recorded_plan import refusal_plan
 from engine.run.runner import LocalRunner
-from engine.selectors import (
-    PromptRun,
-    ScoringRun,
-    base,
-    compute_scores,
-    contrast_selectors,
-    get_selector,
-    register_selector,
-)
+from engine.selectors import PromptRun, ScoringRun, base, compute_scores, get_selector, register_selector
+from engine.selectors.base import contrast_selectors
 from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import calibrate, contrasts, write_contrasts
 from engine.studies.refusal.inputs import RefusalInputs

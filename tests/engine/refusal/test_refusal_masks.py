@@ -15,9 +15,17 @@ from stage_options import read_by
 
 from dashboard.pages.rows import cell
 from engine.cli import main
-from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+from engine.edits.contrasts import (
+    Contrast,
+    edit_from_mask,
+    load_contrasts,
+    read_mask,
+    refusal_mask,
+    save_contrasts,
+    spec_of,
+    write_mask,
+)
 from engine.edits.effect import Change, Effect
-from engine.edits.mask_files import edit_from_mask, read_mask, spec_of, write_mask
 from engine.models.loading import LoadedModel
 from engine.records.files import write_atomic
 from engine.records.hashing import file_sha256

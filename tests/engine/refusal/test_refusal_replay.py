@@ -13,7 +13,7 @@ from stage_options import read_by
 from test_refusal_commands import GRID, HELDOUT, PROMPTS, SCORES
 
 from engine.cli import main
-from engine.edits.mask_files import read_mask, write_mask
+from engine.edits.contrasts import read_mask, write_mask
 from engine.records.files import write_parquet
 from engine.records.manifest import MANIFEST, read_manifest
 

@@ -20,11 +20,10 @@ from safetensors.numpy import load_file, save_file
 
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES
-from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, refusal_masks
+from engine.edits.contrasts import Contrast, edit_from_contrast, load_contrasts, refusal_mask, refusal_masks, write_mask
 from engine.edits.edit import NO_ROWS, Edit, edit_of
 from engine.edits.effect import Change, Effect
 from engine.edits.export import export_masked
-from engine.edits.mask_files import edit_from_contrast, write_mask
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError

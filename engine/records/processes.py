@@ -1,12 +1,42 @@
-"""Temporary folders of processes that may be killed: each holds a lock, and the next process removes those without."""
+"""What a process that may be killed leaves in order: it ends with whoever started it, whose end of a pipe is its
+standard input, which every system closes with its last holder; and its temporary folders each hold a lock, and the next
+process removes those without."""
 
+import _thread
 import os
 import shutil
+import signal
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+GRACE_S = 1.0  # from the interrupt to the end; cells and files are whole at any instant, so that nothing is lost by it
+
+
+def end_with_stdin() -> None:
+    """From now on the end of standard input interrupts this process, and ends it and its group if that does not."""
+    threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    try:
+        while os.read(0, 1024):  # not through sys.stdin: Python could not end while a thread waits inside of it
+            pass
+    except OSError:
+        pass
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # ends a wait in the system as well
+    else:
+        _thread.interrupt_main()
+    time.sleep(GRACE_S)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(130)
+
 
 _LOCK = ".lock"
 
