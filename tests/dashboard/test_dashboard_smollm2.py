@@ -17,7 +17,7 @@ from tiny_models import save_tiny
 
 import precomputed
 from dashboard.charts import believed
-from dashboard.chat import edits, effects, live, opening, shipped_effects, tries
+from dashboard.chat import edits, effects, live, shipped_effects, tries
 from dashboard.state import shipped, sources
 from engine.edits.effect import Effect
 from engine.measures.fluency import prompt_log_probabilities
@@ -86,22 +86,6 @@ def test_pages_open_on_its_audit_and_on_the_demo_where_it_has_no_such_table(here
         app = run_page(name)
         assert not app.exception
         assert app.selectbox(key="source").value == title, name
-
-
-def test_it_opens_on_the_smallest_share_that_breaks_it_while_random_rows_do_not(here: Path) -> None:
-    def edit() -> tuple[str, float] | None:
-        asked = opening.request("smollm2")
-        return asked and (asked.edit.selector, asked.edit.rate)
-
-    assert edit() == ("lrp", 0.05)  # of two selectors the one that does more harm
-    matched = {"fisher": (2.0, 2.0, 3.0, 3.0), "lrp": (2.0, 2.0, 7.0, 9.0)}
-    table = lines("layer_matched", matched).with_columns(
-        control_seed=pl.lit(42), difference=pl.lit(0.0), stderr_blocks=pl.lit(0.1), blocks=pl.lit(6)
-    )
-    add_table(here, "layer_matched", table.drop("nll_stderr", "tokens", "perplexity"))
-    assert edit() == ("fisher", 0.05)  # lrp's depths alone break the model
-    add_table(here, "sweep", lines("sweep", NLL | {"random": (2.0, 9.0, 9.0, 9.0)}))
-    assert edit() is None
 
 
 def test_live_edit_shows_a_broken_model_at_once_and_another_model_says_nothing_of_it(
