@@ -201,11 +201,13 @@ def quadrant(
     above = _beside_each_other(drawn, stable, column)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
+        least, most = ends.get(row["selector"], (row[stable], row[stable]))
+        hollow = least < stable_from <= most
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title, text=[look.title],
             textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
-            cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+            cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
@@ -228,7 +230,9 @@ def quadrant(
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    below = "right is stable, up is valid" + ("; bars across: 95% intervals over draws" if of_drawn else "")
+    below = "right is stable, up is valid" + (
+        "; bars across: 95% intervals over draws; hollow: they reach over the limit" if of_drawn else ""
+    )
     if known:
         below += "; 0%: as much harm as random rows, or more"
     return finished(figure, "Stability against validity", below, 470)

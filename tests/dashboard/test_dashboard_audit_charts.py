@@ -87,9 +87,9 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
     draws = pl.DataFrame({"selector": ["wanda"], "rate": [0.3], "jaccard_low": [0.1], "jaccard_high": [0.95]})
     with_ends = verdicts.with_columns(draw_jaccard=pl.col("jaccard"))
-    bars = {
-        one.name: one.error_x for one in believed.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data
-    }
+    drawn = believed.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data
+    assert [one.name for one in drawn if one.marker.symbol.endswith("-open")] == ["Wanda"]  # reaches over the limit
+    bars = {one.name: one.error_x for one in drawn}
     at = points["Wanda"][0]
     assert (bars["Wanda"].arrayminus[0], bars["Wanda"].array[0]) == pytest.approx((at - 0.1, 0.95 - at))
     assert not bars["LRP"].visible

@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,9 +116,12 @@ def test_overlaps_of_pairs(above_chance):
     known = [row for row in lines if row["jaccard"] is not None and counts(row)]
     sentence = rows.overlap(frame(lines), 0.3, above_chance=above_chance)
     ends = re.match(
-        r"At 30% Jaccard(?: above chance)? runs from (.*\)) to (.*\))(?:; random masks 0\.\d\d)?$", sentence
+        r"At 30% half of the pairs have a Jaccard(?: above chance)? of at most (\S+)(?: \(random masks 0\.\d\d\))?; "
+        r"most alike (.*); least (.*)$",
+        sentence,
     )
-    for row, part in ((max(known, key=value), ends[2]), (min(known, key=value), ends[1])):
+    assert ends[1] == f"{statistics.median(map(value, known)):.2f}".replace("-", "−")
+    for row, part in ((max(known, key=value), ends[2]), (min(known, key=value), ends[3])):
         assert title(row["selector_a"]) in part
         assert title(row["selector_b"]) in part
         assert f"{value(row):.2f}".replace("-", "−") in part

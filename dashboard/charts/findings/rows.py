@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from dashboard.charts import formats, matrix, palette
@@ -14,7 +15,8 @@ End = tuple[str, str]  # a pair, what it has
 
 
 def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -> str:
-    """The pairs of one rate of `jaccard` that share most and least; Random counts where all pairs hold it."""
+    """How much half of the pairs of one rate of `jaccard` share at most, and who share most and least; Random counts
+    where all pairs hold it."""
     value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
     part = jaccard.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(value=value)
     part = part.filter(pl.col("value").is_not_null())
@@ -25,8 +27,12 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
     chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
-    beside = f"; random masks {matrix.number(chance)}" if isinstance(chance, float) else ""
-    return f"At {formats.rate(rate)} {what} runs from {least[1]} ({least[0]}) to {most[1]} ({most[0]}){beside}"
+    beside = f" (random masks {matrix.number(chance)})" if isinstance(chance, float) else ""
+    half = matrix.number(float(np.median(_counted(part)["value"])))
+    return (
+        f"At {formats.rate(rate)} half of the pairs have a {what} of at most {half}{beside}; most alike {most[0]}, "
+        f"{most[1]}; least {least[0]}, {least[1]}"
+    )
 
 
 def correlation(spearman: pl.DataFrame) -> str:
@@ -42,15 +48,8 @@ def correlation(spearman: pl.DataFrame) -> str:
 
 
 def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tuple[End, End]:
-    """The pairs of the lowest and of the highest `value`; those that look alike, as it is shown, are counted. Where
-    others are known, pairs with Random and of a consensus with what it is made of do not count (`left_out`)."""
-    both = pl.concat_list("selector_a", "selector_b").list
-    made = pl.any_horizontal(
-        both.contains(whole) & pl.any_horizontal(both.contains(one) for one in parts)
-        for whole, parts in _MADE_OF.items()
-    )
-    known = pairs.filter(~both.contains(BASELINE) & ~made)
-    rows = (known if known.height else pairs).sort("value", maintain_order=True).rows(named=True)
+    """The pairs of the lowest and of the highest `value`; those that look alike, as it is shown, are counted."""
+    rows = _counted(pairs).sort("value", maintain_order=True).rows(named=True)
     ends: list[End] = []
     for row in (rows[0], rows[-1]):
         shown = matrix.number(row["value"])
@@ -58,6 +57,18 @@ def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tupl
         also = f" (and {more} more pair{'s' * (more > 1)})" if more else ""
         ends.append((name(row) + also, shown))
     return ends[0], ends[1]
+
+
+def _counted(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Where others are known, pairs with Random and of a consensus with what it is made of do not count
+    (`left_out`)."""
+    both = pl.concat_list("selector_a", "selector_b").list
+    made = pl.any_horizontal(
+        both.contains(whole) & pl.any_horizontal(both.contains(one) for one in parts)
+        for whole, parts in _MADE_OF.items()
+    )
+    known = pairs.filter(~both.contains(BASELINE) & ~made)
+    return known if known.height else pairs
 
 
 def left_out(selectors: Collection[str]) -> str:

@@ -236,7 +236,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
         said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
         if said:
             layout.finding(said[0])
-            st.caption(layout.worded(" ".join(f"{one}." for one in said[1:])))
+            st.markdown(layout.worded(" ".join(f"{one}." for one in said[1:])))
     if verdicts is None:
         if picked.has("specific"):
             judged = picked.table("specific").filter(pl.col("answer") != "saturated")
