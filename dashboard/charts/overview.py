@@ -16,13 +16,7 @@ from dashboard.charts.lines import finished
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
 from engine.records.errors import InputError
 from engine.stats.limits import BASELINE, Thresholds
-from engine.studies.estimate_words import (
-    RemovalBudget,
-    headline,
-    limit_words,
-    removal_budgets,
-    share_text,
-)
+from engine.studies.estimate_words import RemovalBudget, headline, limit_words, removal_budgets, share_text
 from engine.studies.verdict.judged_selectors import against_half
 
 RATE = Thresholds().rate

@@ -37,10 +37,13 @@ def measured(
     save: Callable[[Record], None] = lambda _: None,
     model: str = shipped.DEMO,
 ) -> Record:
-    """The record with what it lacked of the wanted edits. save: called with it now and then."""
+    """The record with what it lacked of the wanted edits and of the model as it is. save: called now and then."""
     missing = [edit for edit in wanted if not is_known(found, edit, model)]
     if missing:
         with live.POOL.use(model) as entry:
+            if "reference" not in found and (reference := stamps.reference_of(entry)) is not None:
+                prompts = hash_of([example.prompt for example in shipped.examples(model)])
+                found["reference"] = {**asdict(reference), "prompts": prompts}
             for number, edit in enumerate(missing):
                 progress("effects of edits", number, len(missing))
                 found["effects"][name_of(edit)] = _measured(entry, edit, found["about"])
@@ -71,15 +74,8 @@ def main(model: str = shipped.DEMO) -> None:
     from engine.commands.common import err
     from engine.records.progress import progress_bars
 
-    with live.POOL.use(model) as entry:
-        prompts = [example.prompt for example in shipped.examples(model)]
-        reference = stamps.reference_of(entry)
     with progress_bars(err) as progress:
-        found = recorded(model)
-        if reference is not None:
-            found["reference"] = {**asdict(reference), "prompts": hash_of(prompts)}
-        _write(found, model)
-        measured(found, offered(model), progress, partial(_write, model=model), model)
+        measured(recorded(model), offered(model), progress, partial(_write, model=model), model)
 
 
 def _write(found: Record, model: str) -> None:

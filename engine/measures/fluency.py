@@ -107,11 +107,7 @@ class Reference:
 
 
 def reference_of(
-    loaded: LoadedModel,
-    prompts: Sequence[Prompt],
-    max_new_tokens: int,
-    *,
-    on_wait: OnWait = patient,
+    loaded: LoadedModel, prompts: Sequence[Prompt], max_new_tokens: int, *, on_wait: OnWait = patient
 ) -> Reference | None:
     """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones;
     None without prompts. `on_wait(seconds)` while another thread holds the model; it may raise to give up."""

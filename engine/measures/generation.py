@@ -3,6 +3,7 @@
 Greedy unless they are sampled. Of the generation config only the end tokens are used, so that a reply depends on
 weights and prompt alone."""
 
+import inspect
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +22,8 @@ from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
 from engine.measures.predictions import vocabulary_of
 from engine.measures.sampling import Sampling, drawn
-from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
-from engine.models.memory import in_parts, saying_what_fits, take_fewer
+from engine.models.memory import has_own_memory, host_bytes, in_parts, room_on, saying_what_fits, take_fewer
 from engine.models.products import faster_products
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
@@ -33,6 +33,10 @@ BATCH_SIZE = 256  # small batches leave matrix products and cards idle
 REPLIES = "replies"  # what is halved where memory runs out
 # Sequences that ended are dropped from the batch once this share of it is idle: dropping copies the cache.
 IDLE_SHARE = 0.25
+CACHE = "cache"  # what a forward calls its keys and values since transformers 5.24
+NAMES = (CACHE, "past_key_values")  # also those of a transformers output's fields
+SHARE = 0.5  # of the host's free memory, for keys and values; a choice
+LITTLE = 1 / 16  # of all its memory: what is not asked about, since to ask gives back memory that the next pass wants
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -91,7 +95,7 @@ def generate_under(
 
     lengths = [len(ids) for ids in encoded]
     wanted = min(batch_size, len(edits) * len(prompts))
-    fit = kv_cache.sequences_in_memory(loaded.model, max(lengths, default=0) + max_new_tokens, wanted)
+    fit = sequences_in_memory(loaded.model, max(lengths, default=0) + max_new_tokens, wanted)
     if fit < wanted:
         take_fewer(loaded.model, REPLIES, fit)
     for group, batches in edit_batches(loaded, edits, lengths, batch_size):
@@ -178,9 +182,9 @@ class _Decoder:
                 position_ids=self.position_ids,
                 use_cache=True,
                 logits_to_keep=1,
-                **kv_cache.given(self.model, self.cache),
+                **given_cache(self.model, self.cache),
             )
-        self.cache = kv_cache.kept(output)
+        self.cache = kept_cache(output)
         logits = output.logits[:, -1]
         if self.sampling is None:
             tokens = logits.argmax(dim=-1)
@@ -332,3 +336,37 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], marks: Mapping[i
         return before + marks[ids[place]] + after
     # Cleaning up spaces would change text that a stream has shown already.
     return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def given_cache(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
+    """The keyword argument that hands `cache` to this model's forward."""
+    takes_it = CACHE in inspect.signature(model.forward).parameters
+    return {CACHE if takes_it else NAMES[1]: cache}
+
+
+def kept_cache(output: Any) -> Cache | None:
+    """What a forward with `use_cache` gave back, to be handed to the next; None where it kept nothing."""
+    return getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
+
+
+def bytes_of_token(model: nn.Module) -> int:
+    """Keys and values of one token in all blocks, by the configuration: 2 x blocks x heads x width of a head.
+    An upper bound where some blocks keep a window or a state only; 0 where the configuration names no heads."""
+    config: Any = model.config.get_text_config()  # type: ignore[operator, union-attr]
+    blocks, queries, hidden = (
+        getattr(config, name, None) or 0 for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    )
+    heads = getattr(config, "num_key_value_heads", None) or queries
+    width = getattr(config, "head_dim", None) or hidden // max(queries, 1)
+    return int(2 * blocks * heads * width) * next(model.parameters()).dtype.itemsize
+
+
+def sequences_in_memory(model: nn.Module, tokens: int, wanted: int) -> int:
+    """How many sequences of so many tokens a batch may hold: `wanted`, fewer where their keys and values would take
+    more than `SHARE` of the host's free memory and more than `LITTLE` of all: a system without memory ends the
+    process."""
+    device = next(model.parameters()).device
+    needed = bytes_of_token(model) * tokens
+    if has_own_memory(device) or needed * wanted <= LITTLE * host_bytes():
+        return wanted
+    return max(1, min(wanted, int(SHARE * room_on(device).free) // needed))

@@ -16,11 +16,10 @@ from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.window_starts import before_each
 from engine.interventions.compaction import compacts
 from engine.measures.base import MEASURES, Derived, Given, Passes, Stored, TokenMeasure
-from engine.measures.generation import REPLIES
+from engine.measures.generation import REPLIES, given_cache, kept_cache
 from engine.measures.nll import Nll
 from engine.measures.predictions import predictions, sequences_that_fit, values_of
 from engine.measures.replies import Replies
-from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
 from engine.models.links import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel, load_sketch, planned_placement
@@ -296,8 +295,8 @@ class _Tracer:
             if not one.steps:
                 return size, first
             caches: list[Any] = []
-            grown = self.dry.cost(lambda: caches.append(kv_cache.kept(passed(one.length + one.steps, use_cache=True))))
-            step = self.dry.cost(lambda: passed(1, use_cache=True, **kv_cache.given(model, caches[0])))
+            grown = self.dry.cost(lambda: caches.append(kept_cache(passed(one.length + one.steps, use_cache=True))))
+            step = self.dry.cost(lambda: passed(1, use_cache=True, **given_cache(model, caches[0])))
         peak = max(first.peak_bytes, grown.left_bytes + step.peak_bytes)
         return size, PassCost(peak, 0, first.flops + one.steps * step.flops)
 

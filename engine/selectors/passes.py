@@ -95,9 +95,8 @@ BatchSize = int | Literal["auto"] | None
 OnLinear = Callable[[int, Tensor, Tensor, Seen], None]
 
 # Elements of a batch in one forward and backward pass (outputs of all rows and logits, three times each)
-# from which "auto" starts. By a card's size, never by the free memory, so that equal runs use equal batches: the cuda's
-# lets 82 windows of 128 tokens of Llama-3.2-1B into one pass, whose kernels then take longer than it takes to start
-# them. On an H200 a pass took 2.1 to 3.1 bytes per element.
+# from which "auto" starts. By a card's size, never by the free memory, so that equal runs use equal batches: 82 windows
+# of 128 tokens of Llama-3.2-1B on a large card, where a pass took 2.1 to 3.1 bytes per element.
 ELEMENT_BUDGET = {"cpu": 64_000_000, "cuda": 16_000_000_000}
 CARD_BYTES = 5  # of a card's memory per element
 

@@ -12,13 +12,7 @@ from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
 from dashboard.state.parts import Drawn, Part
-from engine.studies.estimate_words import (
-    NEAR_CHANCE,
-    chance_sentence,
-    downstream_mean,
-    nothing_to_lose,
-    pairs_sentence,
-)
+from engine.studies.estimate_words import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose, pairs_sentence
 
 TITLE = "Tasks"
 MEAN, ALL = "Mean over tasks", "Every task"
@@ -112,8 +106,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     over = above_chance(points)["selector"].to_list() if chance.len() else []
     if over:  # the others stand back
         figure.for_each_trace(
-            lambda trace: trace.update(opacity=0.35),
-            selector=lambda trace: trace.name not in map(palette.title, over),
+            lambda trace: trace.update(opacity=0.35), selector=lambda trace: trace.name not in map(palette.title, over)
         )
     name = f"downstream-{tools.file_name(heading)}-{order}"
     tools.show(figure, name, finding=accuracy(points, heading), hero=hero)
