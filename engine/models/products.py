@@ -80,7 +80,7 @@ def _works() -> bool:
 
 
 def without_plans(device: torch.device) -> None:
-    """On a card attention no longer takes cuDNN's kernel, which plans each new shape: every token of a reply has one. On
+    """On cards attention no longer takes cuDNN's kernel, which plans each new shape: every token of a reply is one. On
     an H200 the first 64 replies of 64 tokens took 7.2 s with it, later ones of these shapes 1.3, without it 1.8 both
     times. For the process: switched to and fro, threads would meet each other's choice."""
     if device.type == "cuda":

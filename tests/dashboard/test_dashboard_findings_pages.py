@@ -116,16 +116,16 @@ def test_overlaps_of_pairs(above_chance):
     known = [row for row in lines if row["jaccard"] is not None and counts(row)]
     sentence = rows.overlap(frame(lines), 0.3, above_chance=above_chance)
     ends = re.match(
-        r"At 30% half of the pairs have a Jaccard(?: above chance)? of at most (\S+)(?: \(random masks 0\.\d\d\))?; "
-        r"most alike (.*); least (.*)$",
+        r"At 30% half of the pairs: Jaccard(?: above chance)? at most (\S+)(?: \(random 0\.\d\d\))?; most: (.*)$",
         sentence,
     )
     assert ends[1] == f"{statistics.median(map(value, known)):.2f}".replace("-", "−")
-    for row, part in ((max(known, key=value), ends[2]), (min(known, key=value), ends[3])):
-        assert title(row["selector_a"]) in part
-        assert title(row["selector_b"]) in part
-        assert f"{value(row):.2f}".replace("-", "−") in part
-        assert {"mlp": "MLP", "attention": "attention"}[row["sublayer"]] in part
+    row = max(known, key=value)
+    place = {"mlp": "the MLP", "attention": "attention"}[row["sublayer"]]
+    names = [
+        f"{title(row[a])} and {title(row[b])}" for a, b in (("selector_a", "selector_b"), ("selector_b", "selector_a"))
+    ]
+    assert ends[2] in [f"{pair} in {place}, {value(row):.2f}".replace("-", "−") for pair in names]
     with_random = frame([row for row in lines if "random" in (row["selector_a"], row["selector_b"])])
     assert "Random" in rows.overlap(with_random, 0.3)
     assert rows.overlap(frame(lines), 0.77) == "No overlap is known at 77%"

@@ -15,8 +15,8 @@ End = tuple[str, str]  # a pair, what it has
 
 
 def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -> str:
-    """How much half of the pairs of one rate of `jaccard` share at most, and who share most and least; Random counts
-    where all pairs hold it."""
+    """How much half of the pairs of one rate of `jaccard` share at most, and who share most; Random counts where all
+    pairs hold it."""
     value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
     part = jaccard.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(value=value)
     part = part.filter(pl.col("value").is_not_null())
@@ -27,12 +27,9 @@ def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -
     if least == most:
         return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
     chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
-    beside = f" (random masks {matrix.number(chance)})" if isinstance(chance, float) else ""
+    beside = f" (random {matrix.number(chance)})" if isinstance(chance, float) else ""
     half = matrix.number(float(np.median(_counted(part)["value"])))
-    return (
-        f"At {formats.rate(rate)} half of the pairs have a {what} of at most {half}{beside}; most alike {most[0]}, "
-        f"{most[1]}; least {least[0]}, {least[1]}"
-    )
+    return f"At {formats.rate(rate)} half of the pairs: {what} at most {half}{beside}; most: {most[0]}, {most[1]}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:
