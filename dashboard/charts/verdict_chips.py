@@ -18,7 +18,7 @@ _FAITHFUL = {
     "not": (NO, "not faithful"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "highest only"), "LeRF only": (PARTLY, "lowest only"),
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "one end"), "LeRF only": (PARTLY, "one end"),
     "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {

@@ -17,7 +17,7 @@ from engine.records.errors import InputError
 from engine.records.files import make_folder, same_bytes
 from engine.records.progress import Progress, progress_bars
 from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan, default_preset, for_model, preset
+from engine.run.audit_plan import AuditPlan, for_model, preset
 from engine.run.runner import LocalRunner
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
@@ -81,14 +81,14 @@ def audit_scores(
 
     model: a Hugging Face id, a folder, `demo`, or what `load_model` gave. scores: NAME -> a tensor or array, or module
     -> one of them; a list of these: disjoint draws of calibration text, of which the first is judged. reduce: `abs-sum`
-    for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`, of the shipped model
-    `demo`; its selectors stand beside the scores where it names others than a default. store, folder: as --store and
+    for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`; its
+    selectors stand beside the scores where it names others than a default. store, folder: as --store and
     --out. progress: called with (stage, done, total); by default bars on stderr.
 
     The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as
     `--scores`."""
     loaded = load_model(model) if isinstance(model, str) else model
-    base = whole_plan(for_model(preset(default_preset(loaded.id, first_look=True)), loaded.id), AUDIT)
+    base = whole_plan(for_model(preset("quick"), loaded.id), AUDIT)
     plan = whole_plan(plan, AUDIT) if plan is not None else base
     usual = plan.scoring.selectors in (AuditPlan().scoring.selectors, base.scoring.selectors)
     tables: Tables = {}

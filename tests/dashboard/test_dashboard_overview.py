@@ -163,8 +163,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both ends"),
-        ("MoRF only", "~ highest only"),
-        ("LeRF only", "~ lowest only"),
+        ("MoRF only", "~ one end"),
+        ("LeRF only", "~ one end"),
         ("not", "✗ neither end"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),

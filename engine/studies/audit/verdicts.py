@@ -184,7 +184,10 @@ class Verdicts(Study[AuditInputs]):
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
         verdicts = list(tables["verdicts"].iter_rows(named=True))
         columns = ("selector", "budget", "validity", "specific", "stability")
-        why = [f"{verdict['selector']}: {verdict['reasons']}" for verdict in verdicts]
+        why = [
+            f"{verdict['selector']} is {_ANSWERS.get(verdict['validity'], verdict['validity'])}: {verdict['reasons']}"
+            for verdict in verdicts
+        ]
         return Answer((TextTable("verdicts", columns, list(map(_row, verdicts))), *why), dict(tables))
 
     def record(self, audit: AuditInputs) -> Json:
@@ -195,8 +198,12 @@ class Verdicts(Study[AuditInputs]):
             return {}
 
 
+_ANSWERS = {"sufficient": "sufficient, not shown to be specific", "partly": "sufficient in part", "not": "not faithful"}
+
+
 def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
-    validity = f"{verdict['validity']} (stable but invalid)" if verdict["stable_but_invalid"] else verdict["validity"]
+    validity = "not faithful" if verdict["validity"] == "not" else verdict["validity"]
+    validity += " (stable but invalid)" * bool(verdict["stable_but_invalid"])
     share = verdict.get("budget")
     budget = "–" if share is None else share_text(share)
     return verdict["selector"], budget, validity, verdict["specific"], verdict["stability"]
