@@ -184,7 +184,9 @@ class Verdicts(Study[AuditInputs]):
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
         verdicts = list(tables["verdicts"].iter_rows(named=True))
         columns = ("selector", "budget", "validity", "specific", "stability")
-        why = [f"{one['selector']} is {_ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}" for one in verdicts]
+        why = [
+            f"{one['selector']} is {_ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}" for one in verdicts
+        ]
         return Answer((TextTable("verdicts", columns, list(map(_row, verdicts))), *why), dict(tables))
 
     def record(self, audit: AuditInputs) -> Json:
