@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -31,6 +32,9 @@ import pytest
 # Bytecode is written once, not made by every worker and by every process that the tests start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# What a shell starts in the background ignores Ctrl-C, and so do its children; some tests send it to theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["LANGUAGE"] = "C"  # argparse looks for translations on the disk, for every option of every parser
 
 import shape_checks  # noqa: E402

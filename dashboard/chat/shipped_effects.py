@@ -135,8 +135,7 @@ def hash_of(prompts: Sequence[str]) -> str:
 
 
 def spared(model: str) -> Edit | None:
-    """The largest share of rows that a shipped model is recorded to go without, least relevant first by any of its
-    selectors: what as many random rows do is seen beside it."""
+    """The largest share of rows, least relevant first, that a shipped model is recorded to speak without."""
     effects = _kept(model)["effects"] if model in FILES else {}
     known = {name: one["nats"] for name, one in effects.items() if one.get("nats") and not one["why"]}
     found = [

@@ -102,11 +102,9 @@ def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> 
         pieces.append(f"the model as it is gives it {mean:+.2f} nats a token".replace("-", "−"))
     if broken:
         pieces.append(f"**{layout.plain(broken)}**")
-    if not margins:
-        pass
-    elif outcome.margin_note:
+    if margins and outcome.margin_note:
         pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
-    elif outcome.margin is None:
+    elif margins and outcome.margin is None:
         pieces.append("no margin")
     if margins and contradicts(outcome):
         leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"

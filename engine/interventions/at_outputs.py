@@ -148,7 +148,7 @@ class _Part:
     intervention: Intervention
     edited: Tensor  # [edits, rows] bool; goes to the device of the Linear's output
     touched: list[bool]  # [edits]: has the edit any unit here?
-    # Of the sequences of a pass, and which edits they carry: one pass after another of a reply has the same.
+    # Which edits a pass's sequences carried last, and their units: the passes of a reply share them.
     of_sequences: tuple[list[int], Tensor] | None = None
 
 

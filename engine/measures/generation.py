@@ -33,8 +33,7 @@ BATCH_SIZE = 256  # small batches leave matrix products and cards idle
 REPLIES = "replies"  # what is halved where memory runs out
 # Sequences that ended are dropped from the batch once this share of it is idle: dropping copies the cache.
 IDLE_SHARE = 0.25
-CACHE = "cache"  # what a forward calls its keys and values since transformers 5.24
-NAMES = (CACHE, "past_key_values")  # also those of a transformers output's fields
+CACHE, CACHE_ONCE = "cache", "past_key_values"  # what forwards and outputs of transformers call it since 5.24, before
 SHARE = 0.5  # of the host's free memory, for keys and values; a choice
 LITTLE = 1 / 16  # of all its memory: what is not asked about, since to ask gives back memory that the next pass wants
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -341,12 +340,12 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], marks: Mapping[i
 def given_cache(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
     """The keyword argument that hands `cache` to this model's forward."""
     takes_it = CACHE in inspect.signature(model.forward).parameters
-    return {CACHE if takes_it else NAMES[1]: cache}
+    return {CACHE if takes_it else CACHE_ONCE: cache}
 
 
 def kept_cache(output: Any) -> Cache | None:
     """What a forward with `use_cache` gave back, to be handed to the next; None where it kept nothing."""
-    return getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
+    return getattr(output, CACHE if hasattr(output, CACHE) else CACHE_ONCE, None)
 
 
 def bytes_of_token(model: nn.Module) -> int:

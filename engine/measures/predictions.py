@@ -22,7 +22,7 @@ from engine.data.corpora import Windows
 from engine.measures.base import TokenMeasure
 from engine.models.forwards import last_logits_only, listener
 from engine.models.loading import LoadedModel, input_device
-from engine.models.memory import in_parts, none_without_memory
+from engine.models.memory import in_parts, none_without_memory, on_a_card
 from engine.models.row_index import RowIndex
 from engine.records.errors import is_out_of_memory
 from engine.records.progress import passing
@@ -52,9 +52,7 @@ def kind_of(device: str) -> str:
 
 def logit_budget(kind: str) -> int:
     """Elements of logits per batch, on a card no more than its memory's size allows."""
-    if kind == "cuda" and torch.cuda.is_available():
-        return min(LOGIT_BUDGET[kind], torch.cuda.get_device_properties(0).total_memory // CARD_BYTES)
-    return LOGIT_BUDGET[kind]
+    return on_a_card(LOGIT_BUDGET[kind], CARD_BYTES) if kind == "cuda" else LOGIT_BUDGET[kind]
 
 
 def vocabulary_of(model: Any) -> int:

@@ -5,7 +5,6 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import cache
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -31,12 +30,7 @@ def listener(told: Callable[[Any], object]) -> Callable[[nn.Module, tuple[Any, .
 def last_logits_only(model: nn.Module) -> dict[str, int]:
     """Arguments with which this model's forward makes logits of the last position alone; none where it knows no such
     thing. For passes that look at what is inside."""
-    return {"logits_to_keep": 1} if _keeps_some_logits(type(model).forward) else {}
-
-
-@cache
-def _keeps_some_logits(forward: Callable[..., Any]) -> bool:
-    return "logits_to_keep" in inspect.signature(forward).parameters
+    return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(type(model).forward).parameters else {}
 
 
 AttentionFunction = Callable[..., Any]

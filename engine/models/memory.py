@@ -38,6 +38,14 @@ def room_on(device: torch.device) -> Room:
     return Room(free_host_bytes(), host_bytes())
 
 
+def on_a_card(budget: int, bytes_each: int) -> int:
+    """Elements of a budget that a card allows by its memory's size, never by what is free, so that equal runs do the
+    same; all where no card is there."""
+    if not torch.cuda.is_available():
+        return budget
+    return min(budget, torch.cuda.get_device_properties(0).total_memory // bytes_each)
+
+
 def has_own_memory(device: torch.device) -> bool:
     """Is it a card, whose memory is not the host's?"""
     return device.type not in ("cpu", "mps", "meta")

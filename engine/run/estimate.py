@@ -56,7 +56,6 @@ class Work:
     batch: int
     peak_bytes: int
     kept_bytes: int = 0
-    measure: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,7 +263,7 @@ class _Tracer:
         what += "" if batches else ", whose cost is not told"
         kept, copies = self._moved() if measure.kind == Nll.kind else (0, 0)
         size = next(iter(batches), 0)
-        yield Work(stage, f"{edits:,} cells{what}", passes, tokens, flops, size, peak + copies, kept, measure.kind)
+        yield Work(stage, f"{edits:,} cells{what}", passes, tokens, flops, size, peak + copies, kept)
 
     def _traced(self, measure: Stored[Any], one: Passes) -> tuple[int, PassCost]:
         """Sequences in a pass, and what it costs, with the steps behind it."""

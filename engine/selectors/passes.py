@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.experts import routed
-from engine.models.memory import none_without_memory
+from engine.models.memory import none_without_memory, on_a_card
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.base import Objective
@@ -185,9 +185,7 @@ def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, to
 
 def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> int:
     """Windows of `tokens` tokens that the budget of a kind of device allows in one pass, at least one."""
-    budget = ELEMENT_BUDGET[kind]
-    if kind == "cuda" and torch.cuda.is_available():
-        budget = min(budget, torch.cuda.get_device_properties(0).total_memory // CARD_BYTES)
+    budget = on_a_card(ELEMENT_BUDGET[kind], CARD_BYTES) if kind == "cuda" else ELEMENT_BUDGET[kind]
     return max(1, budget // (3 * tokens * (n_rows + vocabulary)))
 
 

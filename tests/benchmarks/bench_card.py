@@ -85,7 +85,8 @@ class Bench:
         )  # fmt: skip
         self.weights = sum(part.weight.numel() for part in self.model.modules() if isinstance(part, torch.nn.Linear))
         self.draws = np.random.default_rng(0)
-        self.runner = LocalRunner(Store(Path(tempfile.mkdtemp()) / "store"))
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = LocalRunner(Store(Path(self.folder.name) / "store"))
         self.rate = self._rate()
 
     def _rate(self) -> float:

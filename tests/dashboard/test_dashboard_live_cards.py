@@ -217,7 +217,8 @@ def test_what_is_recorded_of_the_demo_s_own_replies_is_what_is_measured() -> Non
         other = shipped_effects.reference_of(entry.loaded, prompts[1:], stamps.REFERENCE_TOKENS)
     assert recorded is not None
     assert measured is not None
-    assert asdict(recorded) == {**asdict(measured), "lowest": pytest.approx(measured.lowest, abs=1e-4)}
+    # Another processor rounds float32 log-probabilities otherwise.
+    assert asdict(recorded) == {**asdict(measured), "lowest": pytest.approx(measured.lowest, abs=1e-3)}
     assert other is None  # of other prompts
 
 

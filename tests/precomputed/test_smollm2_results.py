@@ -1,5 +1,7 @@
 """The shipped audit of SmolLM2: its tables hold together, its README says what they hold, its weights are known."""
 
+import json
+import math
 import re
 
 import polars as pl
@@ -90,6 +92,19 @@ def test_readme_says_what_the_model_says_and_can_do() -> None:
         for task, share in zip(("plain_facts", "arithmetic", "continuation"), shares, strict=True):
             (mean,) = means.filter(pl.col("rate") == rate, selector=name, task=task)["accuracy"]
             assert float(share) == pytest.approx(mean, abs=0.0051), (title, task)
+
+
+def test_readme_says_what_is_refused_without_fishers_lowest_rows() -> None:
+    text = (smollm2_dir() / "README.md").read_text("utf-8")
+    effects = json.loads((smollm2_dir() / "effects.json").read_text("utf-8"))["effects"]
+    head, perplexities, refused = re.findall(
+        r"^\| (?:lowest rows gone|perplexity .*?|refused .*?) \| (.*) \|$", text, re.M
+    )
+    known = [effects[f"fisher lerf {float(rate.rstrip('%')) / 100:g}"] for rate in head.split(" | ")]
+    assert perplexities.split(" | ") == [f"{math.exp(one['nats'][1]):.1f}" for one in known]
+    assert refused.split(" | ") == [str(one["shipped"][2]) for one in known]
+    assert {tuple(one["shipped"][:2]) for one in known} == {(120, 27)}
+    assert f"{len(effects)} of 176 edits" in text
 
 
 def _short(number: str) -> str:

@@ -73,7 +73,6 @@ GLOSS = {
     verdict_chips.FAITHFUL: "sufficient and specific", verdict_chips.SPECIFIC: "beats rows of the same layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
-_BARS = "95% interval, log scale; dotted: random rows"
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
 
@@ -264,7 +263,10 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
-            st.html(f'<div class="budget-bar"><small>{_BARS}</small></div>', width="stretch")
+            st.html(
+                '<div class="budget-bar"><small>95% interval, log scale; dotted: random rows</small></div>',
+                width="stretch",
+            )
     drawn = verdict_chips.bars(verdicts)
     for line in found:
         _verdict_line(line, taken, drawn.get(line.selector, ""))

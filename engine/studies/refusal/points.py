@@ -165,7 +165,8 @@ class Chosen(OverGrids):
         masks = kept_masks(folder, POINTS)
         record = [
             {
-                **dict(zip(("selector", "domain"), place, strict=True)),
+                "selector": place[0],
+                "domain": place[1],
                 "point": asdict(point) if point else None,
                 "edge": edges.get(place),
                 "mask": masks.get(place),
@@ -363,7 +364,9 @@ def _control_columns(prefix: str, real: Rates, controls: Sequence[Control]) -> d
         f"{prefix}_malign_max": max(malign),
         f"{prefix}_benign": float(np.mean([one.rates.benign.mean for one in controls])),
         f"{prefix}_nll": float(np.mean([one.nll for one in controls])),
-        **dict(zip((gained, f"{gained}_low", f"{gained}_high"), (value, low, high), strict=True)),
+        gained: value,
+        f"{gained}_low": low,
+        f"{gained}_high": high,
     }
 
 
