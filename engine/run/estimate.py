@@ -45,8 +45,7 @@ class Work:
 
     passes: batches through the model, each time that one goes forward. tokens: positions that go forward, all passes.
     flops: two per multiply and add of a matrix product, the backward passes' too. batch: sequences in a pass.
-    peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later. measure: its
-    kind, "" for scores."""
+    peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later."""
 
     stage: str
     what: str
