@@ -107,6 +107,15 @@ def curves(
             marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
             hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
         )  # fmt: skip
+    at_once = rows.filter(pl.col("rate") > 0).group_by("selector").agg(pl.col("destroyed").all()).filter("destroyed")
+    gone = {palette.title(name) for name in at_once["selector"] if name != BASELINE}
+    if limit is not None and len(gone) > 2:  # by no more than this can they be told apart
+        ends = [trace.y[-1] for trace in figure.data if trace.name in gone]
+        figure.for_each_trace(lambda trace: trace.update(showlegend=False), selector=lambda trace: trace.name in gone)
+        figure.add_annotation(
+            text=f"{len(gone)} scores", x=1, xref="paper", y=sum(ends) / len(ends), xanchor="left", showarrow=False,
+            font={"color": palette.REFERENCE}, name="line end",
+        )  # fmt: skip
     rates = sorted(set(rows["rate"]))
     if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:  # on a linear axis small ones lie on each other
         for trace in figure.data:

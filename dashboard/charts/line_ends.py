@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from dashboard.charts import palette
 
 LEAST_PLOT_PX, LEAST_STAGE_PX = 280, 400  # height of a plot, on stage in a window of 1280x800; names keep apart at it
+PALE = 0.35  # opacity of lines that stand back
 MOST_LETTERS = 20  # a longer name stays in the legend, or it would take the plot's room
 _LARGE_PX = 18  # type from this size on is read at the contrast that colours of lines have
 _LETTER = 0.58  # mean width of a letter, as a share of the type's size
@@ -20,13 +21,14 @@ _BOTTOM = 4  # margin below a plot without a legend, in sizes of the type: ticks
 
 def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     """Writes the name of every line of the legend at the line's end, large type in its colour, and takes it out of the
-    legend. In place.
+    legend. In place. Pale lines, which the figure names elsewhere, have none.
 
     Names that would lie on each other are moved apart, by as little as that takes (least squares), with a stroke to
     their line. A figure stays as it is where it has no such lines, several plots, an axis of logarithms or dates, or
     more lines than there is room for.
     size_px: of the names; for a figure whose type and margins have their final sizes."""
-    ends = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
+    named = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
+    ends = [(trace, end) for trace, end in named if trace.opacity != PALE]
     large = size_px >= _LARGE_PX
     gap = _LINE * size_px / (LEAST_STAGE_PX if large else LEAST_PLOT_PX)
     if not ends or gap * (len(ends) - 1) > 1 or not _one_plain_plot(figure):
@@ -35,7 +37,6 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     low, high = _y_range(figure)
     heights = apart([(float(y) - low) / (high - low) for _, (_, y) in ends], gap)
     for (trace, (x, y)), height in zip(ends, heights, strict=True):
-        trace.showlegend = False
         figure.add_annotation(
             x=names.index(x) if x in names else x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low),
             axref="pixel", ayref="y", text=trace.name, name="line end",
@@ -43,6 +44,8 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
             font={"color": trace.line.color if large else palette.REFERENCE, "size": size_px},
             arrowcolor=trace.line.color, standoff=2,
         )  # fmt: skip
+    for trace, _ in named:
+        trace.showlegend = False
     longest = max(len(trace.name) for trace, _ in ends)
     margin = figure.layout.margin
     margin.t = (margin.t or 0) + (0 if large else _LINE * size_px)  # the highest name stays below the camera

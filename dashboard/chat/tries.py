@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dashboard.charts import formats, palette
 from dashboard.chat import edits, effects, live, stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Entry, Event, Outcome, Piece, Side, SideName, fitting_threads
@@ -129,6 +130,28 @@ def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
         "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
         "tokens": outcome.tokens, "finished": outcome.finished, "elapsed_s": round(outcome.elapsed_s, 3),
     }  # fmt: skip
+
+
+_DOES = {stamps.ANSWERS: "answers", stamps.REFUSES: "refuses", stamps.BROKEN: "writes broken text"}
+
+
+def told(one: Try) -> str:
+    """What the model does with the prompt after the edit, and without random rows; "" where that is not known."""
+    does = {side: _DOES.get(one.stamp(outcome), "") for side, outcome in one.outcomes.items()}
+    edit, before = one.request.edit, does.get("before")
+
+    def now(side: Side) -> str:
+        word = "still " if does[side] == before else "" if does[side] == _DOES[stamps.BROKEN] else "now "
+        return f"it {word}{does[side]}"
+
+    if not before or not does.get("after"):
+        return ""
+    which = f"{edit.describe()}:"
+    if edit.order:
+        end = {"lerf": "lowest", "morf": "highest"}[edit.order]
+        which = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}"
+    control = f"; without random rows {now('control')}" if does.get("control") else ""
+    return f"{which} {now('after')}{control}"
 
 
 def session_json(tries: list[Try]) -> str:

@@ -95,8 +95,8 @@ def headline(table: pl.DataFrame) -> str:
     best = next((name for name in budgets if name != BASELINE), None)
     if best is None:
         return "No budget was measured"
-    beside = f", of random rows {budgets[BASELINE]}" if BASELINE in budgets else ""
-    return f"{budgets[best]} of the rows, chosen by {{{best}}}, can go before {limit}{beside}"
+    beside = f"; at random, {budgets[BASELINE]}" if BASELINE in budgets else ""
+    return f"By {{{best}}}, {budgets[best]} of the rows can go before {limit}{beside}"
 
 
 def limit_words(table: pl.DataFrame) -> str:

@@ -35,14 +35,14 @@ def curves() -> None:
 
 
 def agreement() -> None:
-    shown = st.segmented_control("Show", ["Jaccard", "Above chance"], default="Jaccard")
+    shown = st.segmented_control("Show", ["Shared", "Above chance"], default="Shared")
     jaccard = pl.read_parquet(results / "jaccard.parquet").filter((pl.col("rate") - 0.3).abs() < 1e-9)
     if shown == "Above chance":
         jaccard = jaccard.with_columns(pl.col("jaccard") - pl.col("expected_random"))
-    spearman = pl.read_parquet(results / "spearman.parquet")
-    left, right = st.columns(2)
-    left.plotly_chart(_matrix(jaccard.filter(sublayer="mlp"), "jaccard"), alt=f"{shown} of the masks", key="jaccard")
-    right.plotly_chart(_matrix(spearman, "spearman"), alt="Spearman correlation", key="spearman")
+    end = ", less that of random masks" if shown == "Above chance" else "; bright: alike"
+    for column, name in zip(st.columns(2), ("Attention", "MLP"), strict=True):
+        figure = _matrix(jaccard.filter(sublayer=name.lower()), "jaccard")
+        column.plotly_chart(figure, alt=f"{name}: rows that either does{end}", key=name)
 
 
 def _matrix(table: pl.DataFrame, value: str) -> go.Figure:

@@ -42,7 +42,7 @@ BARE = ("--server.headless=true", "--server.fileWatcherType=none", "--browser.ga
 # name, path of the app, path of the bare page, words of the figures that are waited for
 PAGES = (
     ("Curves", "/curves", "/", ("under LeRF", "under MoRF")),
-    ("Where and who", "/where", "/?page=agreement", ("Jaccard of the masks", "Spearman correlation")),
+    ("Where and who", "/where", "/?page=agreement", ("Attention", "MLP")),
 )
 
 
@@ -119,12 +119,12 @@ def selector_change(page: Page, *, removed: bool) -> float:
 
 def agreement_change(page: Page, *, removed: bool) -> float:
     """The other measure of overlap, and back."""
-    name = "Above chance" if removed else "Jaccard"
+    name = "Above chance" if removed else "Shared"
     start = time.perf_counter()
     page.get_by_role("radio", name=name, exact=True).or_(
         page.get_by_role("button", name=name, exact=True)
     ).first.click()
-    figure(page, f"{name} of the masks")
+    figure(page, "either does, less" if removed else "either does; bright")
     return time.perf_counter() - start
 
 

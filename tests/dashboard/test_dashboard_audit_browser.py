@@ -10,11 +10,11 @@ pytestmark = pytest.mark.browser
 
 # page -> words of its first figure's description
 PAGES = {
-    "where": "upper right: attention; lower left: MLP",
+    "where": "rows that both remove",
     "where?part=Depth": "which share of each block",
     "believed": "right is stable, up is valid",
     "believed?part=Controls": "each control and references",
-    "tasks": "Mean over tasks",
+    "tasks": "Mean of 5 tasks",
 }
 
 
@@ -27,7 +27,7 @@ def store(empty_store):
 @pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/where", source="Paper", model="Qwen3-8B")
-    figure(page, "upper right: attention; lower left: MLP")
+    figure(page, "rows that both remove")
     follow(page, "Can it be believed")
     figure(page, "right is stable, up is valid")
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]

@@ -148,7 +148,7 @@ def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tm
 @pytest.mark.parametrize(
     ("name", "part", "stem", "left"),
     [
-        ("where", "Agreement", "spearman", 1), ("believed", "Controls", "rank_distribution", 1),
+        ("where", "Agreement", "spearman", 2), ("believed", "Controls", "rank_distribution", 1),
         ("believed", "Stability", "draws", 3), ("believed", "Single units", "singles_recall", 1),
     ],
 )  # fmt: skip
@@ -197,26 +197,24 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
 
 @pytest.mark.usefixtures("full")
 def test_agreement_draws_overlaps_that_were_counted_by_hand():
-    triangles = figures(page("where", rate="20%"))[0]
     titles = {palette.title(name): name for name in ("consensus2", "lrp", "ig", "wanda", "random")}
-    order = [titles[one] for one in triangles["layout"]["yaxis"]["ticktext"]]
-    cells = triangles["data"][0]["z"]
-    numbers = {(note["y"], note["x"]): note["text"] for note in triangles["layout"]["annotations"]}
-    named = []
-    for a, b in pairs():
-        i, j = sorted((order.index(a), order.index(b)))
-        for cell, sublayer in (((i, j), "attention"), ((j, i), "mlp")):
+    above = figures(page("where", rate="20%", value="Above chance"))
+    for drawn, more, sublayer in zip(figures(page("where", rate="20%")), above, ("attention", "mlp"), strict=True):
+        order = [titles[drawn["layout"]["xaxis"]["ticktext"][0]]]
+        order += [titles[one] for one in drawn["layout"]["yaxis"]["ticktext"]]
+        cells = drawn["data"][0]["z"]
+        numbers = {(note["y"], note["x"]): note["text"] for note in drawn["layout"]["annotations"]}
+        assert set(numbers) == {(i, j) for i in range(4) for j in range(i + 1)}
+        for a, b in pairs():
+            j, i = sorted((order.index(a), order.index(b)))
+            i -= 1  # the first selector has no row
             counted = jaccard_of(a, b, 0.2, rows_of(sublayer))
-            assert numbers[cell] == f"{counted:.2f}"
+            assert numbers[i, j] == f"{counted:.2f}"
             if "random" in (a, b) or ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"}):
-                assert cells[cell[0]][cell[1]] is None  # a number without a colour
+                assert cells[i][j] is None  # a number without a colour
             else:
-                assert cells[cell[0]][cell[1]] == pytest.approx(counted)
-                named.append(cell)
-    assert [cells[i][i] for i in range(5)] == [None] * 5
-    above = figures(page("where", rate="20%", value="Above chance"))[0]["data"][0]["z"]
-    i, j = min(named)
-    assert above[i][j] == pytest.approx(cells[i][j] - 0.12)
+                assert cells[i][j] == pytest.approx(counted)
+                assert more["data"][0]["z"][i][j] == pytest.approx(counted - 0.12)
 
 
 def test_selectors_that_rank_alike_stand_side_by_side():
@@ -229,7 +227,7 @@ def test_selectors_that_rank_alike_stand_side_by_side():
     order = [groups[name] for name in agreement.by_likeness(pairs, names)]
     assert sum(a != b for a, b in itertools.pairwise(order)) == 2
     assert agreement.by_likeness(pairs | {("c", "ig"): {}}, names) == names
-    assert agreement.spearman_matrix({}, ["lrp"]).data[0].zmax == 1
+    assert agreement.triangle({}, ["lrp"], "spearman", "", "").data[0].zmax == 1
 
 
 @pytest.mark.usefixtures("full")

@@ -254,7 +254,7 @@ def removal_budgets() -> Drawn:
         (f"Random, {lerf}", "x", 2, (ENDS[0][0] + ENDS[1][0]) / 2, ENDS[1][1], ENDS[0][2]),
         (f"LRP, {morf}", "x", 0, *ENDS[6]),
     ]  # fmt: skip
-    said = "72% of the rows, chosen by LRP, can go before perplexity doubles, of random rows 32.5%"
+    said = "By LRP, 72% of the rows can go before perplexity doubles; at random, 32.5%"
     assert overview.budget_finding(frame) == said
     return overview.budgets(frame), wanted
 

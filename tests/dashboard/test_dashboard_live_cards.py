@@ -130,6 +130,28 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
     assert stamps.stamp(outcome.refusal, outcome.judged, one.why_broken(outcome)) != "BROKEN"
 
 
+@pytest.mark.parametrize(
+    ("said", "told_of"),
+    [
+        ("aab", "Without Fisher's lowest 1% it still answers; without random rows it writes broken text"),
+        ("ara", "Without Fisher's lowest 1% it now refuses; without random rows it still answers"),
+        ("bb", "Without Fisher's lowest 1% it still writes broken text"),
+        ("rb", "Without Fisher's lowest 1% it writes broken text"),
+        ("a?", ""),
+        ("a", ""),
+    ],
+)
+def test_the_page_says_what_the_edit_and_its_control_did(said: str, told_of: str) -> None:
+    edit = Edit("language model", "fisher", order="lerf", rate=0.01)
+    one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE)
+    for side, letter in zip(live.SIDES, said, strict=False):
+        one.outcomes[side] = Outcome(
+            side, "x", 2, True, 0.1, letter == "r", "", 0.0, judged=letter != "?",
+            log_probabilities=(-1.0,), repeated=0.8 if letter == "b" else 0.0,
+        )  # fmt: skip
+    assert tries.told(one) == told_of
+
+
 def test_three_cards_of_one_batch_are_single_replies_token_by_token(folder: str) -> None:
     from engine.interventions.in_weights import zeroed
     from engine.measures.generation import generate_batch

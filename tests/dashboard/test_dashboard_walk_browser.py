@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 FIGURES = {
     "Overview": "filled, lowest scores first", "Curves": "LeRF: lowest scores go first",
     "Where and who": "upper right: attention; lower left: MLP", "Can it be believed": "right is stable, up is valid",
-    "Tasks": "Mean over tasks (5)", "Refusal": "large mark: the edit", "Rows": "mean score",
+    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "mean score",
 }  # fmt: skip
 TEXTS = {
     "Learn": "The figure appears here once you have guessed.",

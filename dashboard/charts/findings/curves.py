@@ -268,11 +268,10 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     best = over.sort("accuracy", descending=True, maintain_order=True).select("selector", "accuracy").iter_rows()
     who = words.listed([f"{palette.title(name)} {share:.0%}" for name, share in best])
     rest = rows.filter(~pl.col("selector").is_in(over["selector"].implode()))["selector"].to_list()
-    others = words.titles(rest) if len(rest) <= 2 else f"the other {len(rest)}"
     whole, chance = points.filter(pl.col("rate") == 0)["accuracy"].mean(), rows["chance"].mean()
     level = f", chance {chance:.0%}" if isinstance(chance, float) else ""
     of = f" ({whole:.0%} unmasked{level})" if isinstance(whole, float) else ""
-    return f"{heading}: {who} {when}{of}; {others} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
+    return f"{heading}: {who} {when}{of}; {_rest(rest)} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
 
 
 def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:

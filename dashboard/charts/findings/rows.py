@@ -14,22 +14,20 @@ _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
 
-def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -> str:
-    """How much half of the pairs of one rate of `jaccard` share at most, and who share most; Random counts where all
-    pairs hold it."""
+def overlap(jaccard: pl.DataFrame, place: str, *, above_chance: bool = False) -> str:
+    """Of one rate and sublayer: how much half of the pairs share at most, and who share most; Random counts where all
+    pairs hold it. place: what the sublayer is called."""
     value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
-    part = jaccard.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(value=value)
-    part = part.filter(pl.col("value").is_not_null())
+    part = jaccard.with_columns(value=value).filter(pl.col("value").is_not_null())
     if part.is_empty():
-        return f"No overlap is known at {formats.rate(rate)}"
-    least, most = _ends(part, lambda row: f"{_pair(row)} in {row['sublayer'].replace('mlp', 'the MLP')}")
-    what = "Jaccard above chance" if above_chance else "Jaccard"
+        return f"{place}: no overlap is known"
+    least, most = _ends(part, _pair)
     if least == most:
-        return f"All pairs share as many rows at {formats.rate(rate)}: {what} {most[1]}"
+        return f"{place}: all pairs share as many rows, {most[1]}"
     chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
-    beside = f" (random {matrix.number(chance)})" if isinstance(chance, float) else ""
+    beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
     half = matrix.number(float(np.median(_counted(part)["value"])))
-    return f"At {formats.rate(rate)} half of the pairs: {what} at most {half}{beside}; most: {most[0]}, {most[1]}"
+    return f"{place}: {most[0]} share most, {most[1]}; half of the pairs at most {half}{beside}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:

@@ -183,6 +183,9 @@ def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator
         status.warning(layout.worded(last.problem))
     elif last.unlike:
         status.warning(layout.plain(last.unlike))
+    elif last.ended and (told := tries.told(last)):
+        with status:
+            layout.finding(told)
     _cards(last, cards, shade)
     with below:
         if not last.problem:

@@ -231,11 +231,10 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        said = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
-        said += [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        said = [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        said += [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
         if said:
-            layout.finding(said[0])
-            st.markdown(layout.worded(" ".join(f"{one}." for one in said[1:])))
+            layout.finding(". ".join(said))
     if verdicts is None:
         if picked.has("specific"):
             judged = picked.table("specific").filter(pl.col("answer") != "saturated")

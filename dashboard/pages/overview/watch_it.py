@@ -7,7 +7,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette, row_picture, watch
-from dashboard.show import layout, selection
+from dashboard.show import layout, selection, stage
 from dashboard.show.watch import play
 from dashboard.state import results, scores as stored, sources
 from engine.records.errors import InputError
@@ -24,11 +24,11 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
     if not racers:
         return False
     first, second = defaults(racers, sweep)
-    with picked.bar:
-        one = selection.choose("First", racers, "watch_a", default=first, title=_title)
+    with picked.bar if stage.on() else picked.stage.container(horizontal=True):
+        one = selection.choose("Left", racers, "watch_a", default=first, title=_title)
         rest = [racer for racer in racers if racer != one]
         default = second if second != one else first
-        other = selection.choose("Second", rest, "watch_b", default=default, title=_title) if rest else ""
+        other = selection.choose("Right", rest, "watch_b", default=default, title=_title) if rest else ""
     replies = None
     with layout.told():  # they are no reason to show no picture
         replies = picked.table(REPLIES) if picked.has(REPLIES) else None

@@ -6,8 +6,10 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
+from dashboard.charts.findings import words
 from dashboard.charts.findings.curves import above_chance, accuracy, rate_told
 from dashboard.charts.formats import task_title
+from dashboard.charts.line_ends import PALE
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
@@ -56,7 +58,7 @@ def show(source: sources.Source) -> Drawn:
         return Drawn(chosen, notes=notes)
     shown, heading = chosen.filter(pl.col("task") == what), task_title(what)
     if what == MEAN:
-        shown, heading = chosen, f"{MEAN} ({len(tasks)})"
+        shown, heading = chosen, f"Mean of {len(tasks)} tasks"
     with source.hero():
         _draw(over_seeds(downstream_mean(shown) if what == MEAN else shown), heading, order)
     return Drawn(shown, notes=notes)
@@ -104,12 +106,11 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     if told is not None:
         figure.add_vline(told, line=palette.DOTTED, opacity=0.6)
     over = above_chance(points)["selector"].to_list() if chance.len() else []
-    if over:  # the others stand back
-        figure.for_each_trace(
-            lambda trace: trace.update(opacity=0.35), selector=lambda trace: trace.name not in map(palette.title, over)
-        )
+    pale = [palette.title(name) for name in palette.in_order(points["selector"]) if name not in over] if over else []
+    figure.for_each_trace(lambda trace: trace.update(opacity=PALE), selector=lambda trace: trace.name in pale)
+    below = GOOD[order] + (f"; pale: {words.listed(pale, 99)}" if pale else "")
     name = f"downstream-{tools.file_name(heading)}-{order}"
-    tools.show(figure, name, finding=accuracy(points, heading), hero=hero)
+    tools.show(figure, name, finding=accuracy(points, heading), below=below, hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:

@@ -14,7 +14,9 @@ from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
 
-JACCARD, ABOVE_CHANCE = "Jaccard", "Above chance"
+JACCARD, ABOVE_CHANCE, RANKINGS = "Jaccard", "Above chance", "Spearman"
+_SHOWN = {JACCARD: "Shared", ABOVE_CHANCE: "Above chance", RANKINGS: "Rankings"}
+_NOTES = ("Random stands for the mean over its seeds.",)
 MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
 _TITLES = {MASKS: MASKS, BLOCKS: "Mean scores", SUBLAYERS: SUBLAYERS, PROJECTIONS: PROJECTIONS}
@@ -22,43 +24,40 @@ SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 
 
 def _agreement(source: Source) -> Drawn:
-    """Overlaps of masks on the left, correlations of whole rankings on the right."""
-    overlaps = source.table("jaccard")
+    """Overlaps of masks, attention beside MLP, or correlations of whole rankings."""
+    overlaps, rankings = source.table("jaccard"), pl.DataFrame()
+    with layout.told():
+        rankings = source.table("spearman")
     with source.bar:
-        rate, value = _settings(overlaps)
-    above_chance = value == ABOVE_CHANCE
+        chance = overlaps["expected_random"].null_count() < overlaps.height  # the paper did not print it
+        shown = [name for name in _SHOWN if chance or name != ABOVE_CHANCE]
+        value = selection.switch("Show", shown, "value", default=JACCARD, title=_SHOWN.__getitem__)
+        rate = selection.rate(overlaps["rate"], "rate") if value != RANKINGS else None
     selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
-    left, right = source.hero().columns(2)
-    with right, layout.told():
-        table = source.table("spearman")
-        pairs = agreement.correlations(table)
-        selectors = agreement.by_likeness(pairs, selectors)
-        figure = agreement.spearman_matrix(pairs, selectors)
-        tools.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(table), hero=True)
-    with left:
-        attention, mlp = (agreement.overlaps(overlaps, rate, name) for name in ("attention", "mlp"))
-        figure = agreement.triangles(attention, mlp, selectors, rate, above_chance=above_chance)
-        told = findings.overlap(overlaps, rate, above_chance=above_chance)
-        tools.show(figure, "jaccard", key="jaccard-cells", finding=told, hero=True)
-    return Drawn(overlaps, notes=("Random stands for the mean over its seeds.",))
-
-
-def _settings(overlaps: pl.DataFrame) -> tuple[float, str]:
-    rate = selection.rate(overlaps["rate"], "rate")
-    if overlaps["expected_random"].null_count() == overlaps.height:
-        st.caption("What random masks would share was not printed.", width="content")
-        return rate, JACCARD
-    value = selection.switch(
-        "Show", (JACCARD, ABOVE_CHANCE), "value", default=JACCARD,
-        help_text="Above chance: the Jaccard less that of random masks with as many rows in the sublayer.",
-    )  # fmt: skip
-    return rate, value
+    pairs = agreement.both_ways(rankings, "spearman")
+    selectors = agreement.by_likeness(pairs, selectors)
+    if rate is None:
+        figure = agreement.triangle(pairs, selectors, "spearman", "Spearman of the scores", "over all of the rows")
+        source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
+        return Drawn(rankings, notes=_NOTES)
+    above_chance = value == ABOVE_CHANCE
+    below = "Jaccard, rows that both remove ÷ rows that either does" + ", less that of random masks" * above_chance
+    for column, (sublayer, title) in zip(source.hero().columns(2), SUBLAYER_TITLES.items(), strict=True):
+        part = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("sublayer") == sublayer)
+        place = f"{title}, lowest {formats.rate(rate)}"
+        with column:
+            pairs = agreement.both_ways(part, "jaccard", "expected_random")
+            figure = agreement.triangle(pairs, selectors, "jaccard", place, below, above_chance)
+            told = findings.overlap(part, place, above_chance=above_chance)
+            tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=told, hero=True)
+    return Drawn(overlaps, notes=_NOTES)
 
 
 AGREEMENT = Part(
     _agreement, ("jaccard", "spearman"),
     "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
-    "same mask, and random masks of the same sizes give what the hover says. Spearman compares whole rankings.",
+    "same mask, and random masks of the same sizes give what the hover says. Whole rankings are compared by Spearman's "
+    "correlation.",
 )  # fmt: skip
 
 
@@ -105,7 +104,7 @@ def _drawn(table: pl.DataFrame) -> Drawn:
     with st.container(horizontal=True):
         menu.link("Is it more than depth?", "believed", {"part": "Explained by depth"})
         menu.link("The rows of one mask, on the map", "rows", {"measure": "Share in the mask"})
-    return Drawn(table, notes=("Random stands for the mean over its seeds.",))
+    return Drawn(table, notes=_NOTES)
 
 
 def removed(masks: pl.DataFrame) -> tuple[pl.DataFrame, float]:

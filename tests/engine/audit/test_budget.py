@@ -89,7 +89,7 @@ def test_budgets_of_a_model_by_plain_loss(tiny_llama: LoadedModel, tiny_text: Pa
     assert lerf["random"].share == pytest.approx(np.mean(seeds.to_list()))
     assert [one.share for one in lerf.values()] == sorted((one.share for one in lerf.values()), reverse=True)
     assert headline(table) == (
-        f"{lerf['wanda']} of the rows, chosen by {{wanda}}, can go before perplexity is 1.002 times as large, "
-        f"of random rows {lerf['random']}"
+        f"By {{wanda}}, {lerf['wanda']} of the rows can go before perplexity is 1.002 times as large; "
+        f"at random, {lerf['random']}"
     )
     assert [share_text(share) for share in (0.1964, 0.0132, 0.00051)] == ["19.6%", "1.3%", "0.051%"]
