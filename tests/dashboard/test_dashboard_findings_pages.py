@@ -156,16 +156,21 @@ def test_how_evenly_masks_lie_over_the_blocks():
     table = frame(shipped("mask_depth"))
     found, rate = where.removed(table)
     assert rate == 0.3
-    ends = {}
-    for name in set(table["selector"]):
+    shares = {}
+    for name in dict.fromkeys(table["selector"]):
         blocks = {}
         for row in table.filter(selector=name, rate=0.3).iter_rows(named=True):
             removed, there = blocks.get(row["block"], (0, 0))
             blocks[row["block"]] = (removed + row["removed"], there + row["rows"])
-        shares = [removed / there for removed, there in blocks.values()]
-        ends[name] = (max(shares) - min(shares), f"{min(shares):.0%} to {max(shares):.0%} of a block's rows")
-    most, least = max(ends, key=ends.get), min(ends, key=ends.get)
-    told = f"{title(most)}'s lowest 30% are {ends[most][1]}, {title(least)}'s {ends[least][1]}"
+        shares[name] = {block: removed / there for block, (removed, there) in blocks.items()}
+    most, even = (end(shares, key=lambda name: max(shares[name].values()) - min(shares[name].values()))
+                  for end in (max, min))  # fmt: skip
+    high, low = (end(shares[most], key=shares[most].get) for end in (max, min))
+    told = (
+        f"{title(most)}'s lowest 30% hold {shares[most][high]:.0%} of block {high} and {shares[most][low]:.0%} of "
+        f"block {low}; {title(even)}'s {min(shares[even].values()):.0%} to {max(shares[even].values()):.0%} of every "
+        "block"
+    )
     assert rows.uneven(found, rate) == told
     assert rows.uneven(found.clear(), rate) == "No mask is known"
 

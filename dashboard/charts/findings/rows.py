@@ -1,7 +1,6 @@
 """Findings of which rows are taken: overlaps of pairs, peaks over the depth."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -146,15 +145,17 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
 def uneven(masks: pl.DataFrame, rate: float) -> str:
     """Which masks lie least and most evenly over the blocks. masks: selector, block, share of its rows that are
     removed, of one rate; Random is named where it is not the most even."""
-    ends = masks.group_by("selector", maintain_order=True).agg(low=pl.col("share").min(), high=pl.col("share").max())
-    ordered = ends.sort(pl.col("high") - pl.col("low"), maintain_order=True)
-    if ordered.is_empty():
+    share, block = pl.col("share"), pl.col("block")
+    ends = masks.group_by("selector", maintain_order=True).agg(
+        low=share.min(), high=share.max(), least=block.get(share.arg_min()), most=block.get(share.arg_max())
+    )
+    ordered = ends.sort(pl.col("high") - pl.col("low"), maintain_order=True).rows(named=True)
+    if not ordered:
         return "No mask is known"
-
-    def told(row: dict[str, Any]) -> str:
-        return f"{row['low']:.0%} to {row['high']:.0%} of a block's rows"
-
-    most = ordered.row(-1, named=True)
-    first = f"{palette.title(most['selector'])}'s lowest {formats.rate(rate)} are {told(most)}"
-    least = ordered.row(0, named=True)
-    return first if ordered.height == 1 else f"{first}, {palette.title(least['selector'])}'s {told(least)}"
+    first, last = ordered[0], ordered[-1]
+    told = (
+        f"{palette.title(last['selector'])}'s lowest {formats.rate(rate)} hold {last['high']:.0%} of block "
+        f"{last['most']} and {last['low']:.0%} of block {last['least']}"
+    )
+    even = f"{palette.title(first['selector'])}'s {first['low']:.0%} to {first['high']:.0%} of every block"
+    return told if len(ordered) == 1 else f"{told}; {even}"
