@@ -49,6 +49,28 @@ def test_budgets_and_curves_are_of_the_shipped_scores() -> None:
     assert removal_order(scores["fisher"], "morf").size == 155_520
 
 
+def test_readme_says_which_parts_do_the_harm() -> None:
+    text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
+    table = read_table(RESULTS, "parts").filter(rate=0.1, order="lerf")
+    part = {(row["selector"], row["name"]): row for row in table.rows(named=True)}
+
+    def of(*key: str) -> str:
+        return f"{part[key]['restored']:.0%}"
+
+    def error(*key: str) -> str:
+        return f"{part[key]['stderr_blocks']:.2f}".lstrip("0")
+
+    assert f"{of('lrp', 'q_proj')} of the harm of lrp's mask goes" in text
+    assert f"(standard error over blocks of text {error('lrp', 'q_proj')}), {of('ig', 'q_proj')} of ig's" in text
+    assert (
+        f"of ig's ({error('ig', 'q_proj')}). Of ig's mask {part['ig', '18']['rows_removed']} rows of block 18" in text
+    )
+    assert f"alone do {of('ig', '18')}" in text
+    assert f"{of('fisher', 'gate_proj')} is `gate_proj`'s, {of('fisher', 'q_proj')} `q_proj`'s" in text
+    blocks = table.filter(selector="fisher", part="block")["restored"]
+    assert f"no block's more than {max(blocks):.0%}" in text
+
+
 def test_readme_says_what_the_verdicts_rest_on() -> None:
     text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
     verdicts = {row["selector"]: row for row in read_table(RESULTS, "verdicts").iter_rows(named=True)}
