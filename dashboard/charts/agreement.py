@@ -59,12 +59,15 @@ def triangle(
     rows, columns = selectors[1:], selectors[:-1]
     cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
     values = [[number for number, _ in line] for line in cells]
-    low = min([0.0, *(number for line in values for number in line if axes.is_finite(number))])
+    pale = _pale(rows, columns)
+    coloured = [number for i, line in enumerate(values) for j, number in enumerate(line)
+                if (i, j) not in pale and axes.is_finite(number)]  # fmt: skip
+    ends = (min(coloured, default=0.0), max(coloured, default=1.0))
     return matrix.matrix(
         values, list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading,
         below=f"{below}; bright: alike{left_out(selectors)}", text=matrix.number,
         hover=[[told for _, told in line] for line in cells],
-        span=(-0.8, 0.8) if chance else (low, 1.0), diverging=chance, pale=_pale(rows, columns),
+        span=(-0.8, 0.8) if chance else ends, diverging=chance, pale=pale,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from engine.stats.limits import Thresholds
 
 Row = dict[str, Any]
 UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
+_GOAL = "#08A95B"  # colour of the corner that is aimed at
 _PATTERNS = ("", "/", "x", ".")
 _SYMBOLS = ("circle", "diamond", "square", "cross")
 CONTROL_TITLES = {
@@ -213,12 +214,13 @@ def quadrant(
     of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
     left, right = _widened([*drawn[stable], *of_drawn, stable_from])
     low, high = _widened([*drawn[column], limit])
-    figure.add_shape(
-        type="rect", x0=stable_from, x1=right, y0=low, y1=limit, opacity=0.13,
-        fillcolor=palette.REFERENCE, line={"width": 0}, layer="below",
-    )  # fmt: skip
+    for y0, y1, colour in ((low, limit, palette.REFERENCE), (limit, high, _GOAL)):
+        figure.add_shape(
+            type="rect", x0=stable_from, x1=right, y0=y0, y1=y1, opacity=0.13, fillcolor=colour, line={"width": 0},
+            layer="below",
+        )  # fmt: skip
     axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
-    for text, y, anchor in (("stable but invalid", low, "bottom"), ("stable and valid", high, "top")):
+    for text, y, anchor in (("stable but invalid", low, "bottom"), ("stable and valid: the goal", high, "top")):
         font = {"color": palette.REFERENCE}
         figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")

@@ -16,7 +16,7 @@ from dashboard.charts import axes, figure_size, formats, lines, matrix, palette,
 from dashboard.charts.formats import LN10
 from engine.results.tables import spec
 from engine.stats.blocks import all_saturated, between_draws, mean_of_lines
-from engine.stats.limits import BASELINE
+from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import adjusted
 
@@ -24,6 +24,7 @@ HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title,
 _NOTE = 0.06  # of what is drawn: the height of words on stage
 _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
+_BACK = 0.45  # opacity of a line that stands back
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _MODEL = "under way"  # the model of a run that is not done
@@ -116,6 +117,11 @@ def curves(
             text=f"{len(gone)} scores", x=1, xref="paper", y=sum(ends) / len(ends), xanchor="left", showarrow=False,
             font={"color": palette.REFERENCE}, name="line end",
         )  # fmt: skip
+    alive = rows.filter(~pl.col("destroyed"), pl.col("rate") <= Thresholds().rate)["rate"]
+    if limit is not None and order == "lerf" and not alive.is_empty():  # who destroys the model there stands back
+        there = rows.filter(pl.col("rate") == alive.max(), pl.col("selector") != BASELINE, "destroyed")
+        back = set(map(palette.title, there["selector"]))
+        figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in back)
     rates = sorted(set(rows["rate"]))
     if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:  # on a linear axis small ones lie on each other
         for trace in figure.data:

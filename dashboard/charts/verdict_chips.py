@@ -18,7 +18,7 @@ _FAITHFUL = {
     "not": (NO, "not faithful"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "one end"), "LeRF only": (PARTLY, "one end"),
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top only"), "LeRF only": (PARTLY, "bottom only"),
     "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
@@ -31,6 +31,7 @@ _ROBUST = {
 }  # fmt: skip
 NONE_FAITHFUL = "No score is shown to be faithful"
 NOT_MEASURED = (UNKNOWN, "not measured")
+_TICKS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ def answer(verdicts: pl.DataFrame) -> str:
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     """Selector -> its budget as a mark in HTML on its interval, all on one logarithmic scale, with a line at that of
-    random rows; none where no budget is known. The words stand beside it, so it is hidden from screen readers."""
+    random rows, and "" -> its numbers; none where no budget is known. The words stand beside it, so it is hidden from
+    screen readers."""
     if not {"budget", "budget_low", "budget_high"} <= set(verdicts.columns):
         return {}
     ends = verdicts.select("selector", "budget", pl.col("budget_low", "budget_high").fill_null(pl.col("budget")))
@@ -130,8 +132,10 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     def place(share: float) -> float:
         return 100 * (math.log(share) - least) / (most - least) if share > 0 else 0.0
 
+    ticks = [share for share in _TICKS if least < math.log(share) < most]
+    axis = "".join(f'<small style="left:{place(share):.2f}%">{share_text(share)}</small>' for share in ticks)
     random = [f'<s style="left:{place(share):.2f}%"></s>' for share in known.filter(selector=BASELINE)["budget"]]
-    return {
+    return {"": f'<div class="budget-bar" aria-hidden="true">{axis}</div>'} | {
         selector: f'<div class="budget-bar" aria-hidden="true">{"".join(random)}'
         f'<i style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></i>'
         f'<b style="left:{place(share):.2f}%;background:{palette.style(selector).colour}"></b></div>'

@@ -115,16 +115,18 @@ def test_overlaps_of_pairs(above_chance):
     lines = [row for row in shipped("jaccard", 0.3) if row["sublayer"] == "mlp"]
     known = [row for row in lines if row["jaccard"] is not None and counts(row)]
     sentence = rows.overlap(frame(lines), "MLP", above_chance=above_chance)
-    ends = re.match(r"MLP: (.*) share most, (\S+); half of the pairs at most (\S+?)(, random rows (\S+))?$", sentence)
-    assert ends[3] == f"{statistics.median(map(value, known)):.2f}".replace("-", "−")
+    ends = re.match(
+        r"MLP: half of the pairs share at most (\S+?)(, random rows (\S+))?; (.*) share most, (\S+)$", sentence
+    )
+    assert ends[1] == f"{statistics.median(map(value, known)):.2f}".replace("-", "−")
     if not above_chance:
-        assert ends[5] == f"{statistics.mean(row['expected_random'] for row in lines):.2f}"
+        assert ends[3] == f"{statistics.mean(row['expected_random'] for row in lines):.2f}"
     row = max(known, key=value)
     names = [
         f"{title(row[a])} and {title(row[b])}" for a, b in (("selector_a", "selector_b"), ("selector_b", "selector_a"))
     ]
-    assert ends[1] in names
-    assert ends[2] == f"{value(row):.2f}".replace("-", "−")
+    assert ends[4] in names
+    assert ends[5] == f"{value(row):.2f}".replace("-", "−")
     with_random = frame([row for row in lines if "random" in (row["selector_a"], row["selector_b"])])
     assert "Random" in rows.overlap(with_random, "MLP")
     assert rows.overlap(frame(lines).clear(), "MLP") == "MLP: no overlap is known"

@@ -1,5 +1,6 @@
 """The overview: the figure's numbers, and the page as a script on full, empty and damaged folders."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -163,8 +164,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both ends"),
-        ("MoRF only", "~ one end"),
-        ("LeRF only", "~ one end"),
+        ("MoRF only", "~ top only"),
+        ("LeRF only", "~ bottom only"),
         ("not", "✗ neither end"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),
@@ -182,16 +183,19 @@ def test_the_chips_say_what_the_tables_say():
     )
     assert [line.selector for line in verdict_chips.lines(ends, None)] == ["ig", "magnitude", "lrp", "wanda"]
     bars = verdict_chips.bars(ends)
+    ticks = re.findall(r'<small style="left:([\d.]+)%">(.*?)</small>', bars.pop(""))
     assert set(bars) == {"lrp", "ig", "magnitude"}
 
     def place(share):  # from half of the least share to 1.1 times the largest, by ratios
         return 100 * np.log(share / 0.0045) / np.log(0.22 / 0.0045)
 
+    assert ticks == [(f"{place(share):.2f}", text) for share, text in ((0.01, "1%"), (0.1, "10%"))]
     assert f'<i style="left:{place(0.009):.2f}%;width:{place(0.02) - place(0.009):.2f}%">' in bars["lrp"]
     assert f'<b style="left:{place(0.01):.2f}%;' in bars["lrp"]
     assert "<s " not in bars["lrp"]
     with_random = pl.concat([ends, ends.head(1).with_columns(selector=pl.lit("random"))])
-    assert all(f'<s style="left:{place(0.01):.2f}%">' in one for one in verdict_chips.bars(with_random).values())
+    of_random = verdict_chips.bars(with_random)
+    assert all(f'<s style="left:{place(0.01):.2f}%">' in one for name, one in of_random.items() if name)
     assert verdict_chips.bars(table) == {}
     assert [line.interval for line in verdict_chips.lines(ends, None)] == ["", "", "0.9% to 2%", ""]
     assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}

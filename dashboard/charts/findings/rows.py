@@ -26,7 +26,7 @@ def overlap(jaccard: pl.DataFrame, place: str, *, above_chance: bool = False) ->
     chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
     beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
     half = matrix.number(float(np.median(_counted(part)["value"])))
-    return f"{place}: {most[0]} share most, {most[1]}; half of the pairs at most {half}{beside}"
+    return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
 
 
 def correlation(spearman: pl.DataFrame) -> str:

@@ -253,7 +253,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
         with suppress(InputError):  # told where the exact controls are
             invariance = picked.table("invariance_verdicts")
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
-    found = verdict_chips.lines(verdicts, invariance)
+    found, drawn = verdict_chips.lines(verdicts, invariance), verdict_chips.bars(verdicts)
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**", width=_NAME_PX)
         questions = verdict_chips.questions(verdicts, invariance)
@@ -262,11 +262,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
         if any(line.budget for line in found):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
-            st.html(
-                '<div class="budget-bar"><small>95% interval, log scale; dotted: random rows</small></div>',
-                width="stretch",
-            )
-    drawn = verdict_chips.bars(verdicts)
+            st.html(drawn.get("", ""), width="stretch")
     for line in found:
         _verdict_line(line, taken, drawn.get(line.selector, ""))
     with st.expander("What the words mean, and why, selector by selector"):
