@@ -14,7 +14,7 @@ PAGES = {
     "where?part=Depth": "which share of each block",
     "believed": "right is stable, up is valid",
     "believed?part=Controls": "each control and references",
-    "tasks": "Mean of 5 tasks",
+    "tasks": "Mean of ",
 }
 
 
