@@ -19,6 +19,7 @@ from engine.stats.blocks import all_saturated, between_draws, mean_of_lines
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import adjusted
+from engine.studies.estimate_words import GLOSSARY
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _NOTE = 0.06  # of what is drawn: the height of words on stage
@@ -41,8 +42,8 @@ _DIFFERENCES = {
 }  # fmt: skip
 DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
-    "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
-    "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
+    "lerf": (GLOSSARY["LeRF"], "a good selector stays low"),
+    "morf": (GLOSSARY["MoRF"], "a good selector shoots up"),
 }
 
 

@@ -12,13 +12,14 @@ from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, dots, formats, lines, matrix, palette
 from dashboard.charts.formats import LN10
+from engine.studies.estimate_words import GLOSSARY
 
 HEIGHT = 380
 _NEAR, _WEIGHTS_PX = 3, 480  # neighbours on either side of a row
 _MARGIN = {"l": 10, "r": 10, "t": 60, "b": 10}
 ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
-    "lerf": ("LeRF: lowest scores go first", "dash", "circle-open"),
-    "morf": ("MoRF: highest scores go first", "solid", "circle"),
+    "lerf": (GLOSSARY["LeRF"], "dash", "circle-open"),
+    "morf": (GLOSSARY["MoRF"], "solid", "circle"),
 }
 
 

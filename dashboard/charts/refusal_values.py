@@ -141,12 +141,13 @@ def rate_changes(
         for row in here.iter_rows(named=True):
             lines.append((row["prompts"], row["kind"], row, "before", row, "after", row["n"]))
     return [
-        RateChange(prompts, kind == "malign", _rates(old, was), _rates(new, now), n)
+        RateChange(prompts, kind == "malign", rates(old, was), rates(new, now), n)
         for prompts, kind, old, was, new, now, n in lines
     ]
 
 
-def _rates(row: Row, name: str) -> tuple[float | None, float | None, float | None]:
+def rates(row: Row, name: str) -> tuple[float | None, float | None, float | None]:
+    """A rate and the ends of its interval, as far as the row has them."""
     return row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high")
 
 
@@ -205,7 +206,7 @@ def percent(rate: float | None, low: float | None = None, high: float | None = N
 
 def rate_column(name: str) -> tuple[Cell, Cell]:
     """A column of rates with their intervals, from the columns of this name, of its `_low` and its `_high`."""
-    return lambda row: percent(*_rates(dict(row), name)), lambda row: row.get(name)
+    return lambda row: percent(*rates(dict(row), name)), lambda row: row.get(name)
 
 
 def rate_columns() -> dict[str, tuple[Cell, Cell]]:

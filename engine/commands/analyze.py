@@ -35,11 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "analyses", metavar="ANALYSIS", nargs="*", help=f"one or more, or all (default: all; preset quick: {few})"
     )
-    parser.add_argument(
-        "--preset",
-        help="; ".join(f"{name}: {one.note}" for name, one in PRESETS.items())
-        + f" (default: {default_preset('')}; shipped model: {default_preset(SHIPPED)})",
-    )
+    options.add_preset(parser, f"{default_preset('')}; shipped model: {default_preset(SHIPPED)}")
     plans = {name: whole_plan(preset(name), AUDIT) for name in (default_preset(""), *PRESETS)}
     plans["shipped model"] = for_model(plans[default_preset("")], SHIPPED)
     groups = analyze_groups()

@@ -1,9 +1,10 @@
 """`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts.
 
 Counts what `score` and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its
-default prompts), from the model's shapes and by the code that the run itself uses. Cells that the store knows already
-are counted too. The time is that of the matrix products alone, at their speed here: a lower bound. What further
-analyses and a refusal grid add, their commands say before they begin."""
+default prompts), from the model's shapes and by the code that the run itself uses; with --preset the scores and the
+sweep of `analyze --preset`. Cells that the store knows already are counted too. The time is that of the matrix products
+alone, at their speed here: a lower bound. What further analyses and a refusal grid add, their commands say before they
+begin."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from engine.commands import common, options
-from engine.run.audit_plan import OF_SWEEP, SHIPPED, AuditPlan, for_model
+from engine.run.audit_plan import OF_SWEEP, PRESETS, SHIPPED, AuditPlan, for_model, preset
 from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
 
@@ -23,8 +24,12 @@ STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which nee
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
-    parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
-    plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
+    parser.add_argument(
+        "stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all; with --preset the first two)"
+    )
+    options.add_preset(parser, "the settings of `score` and `sweep`")
+    plans = {"": AuditPlan(), **{name: one.plan for name, one in PRESETS.items()}}
+    plans["shipped model"] = for_model(AuditPlan(), SHIPPED)
     options.add_options(parser, plans, OF_SWEEP)
     common.add_device(parser)
     common.add_json(parser)
@@ -39,8 +44,10 @@ def run(args: argparse.Namespace) -> None:
     from engine.run.estimate import estimate, fits_in, flops_per_second
     from engine.run.scoring import impossible, remaining
 
-    stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
-    plan = options.plan_from(args, for_model(AuditPlan(), args.model))
+    usual = STAGES[:2] if args.preset else STAGES
+    stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else usual
+    base = preset(args.preset) if args.preset else AuditPlan()
+    plan = options.plan_from(args, for_model(base, args.model))
     sketch = common.sketch(args)
     left_out = impossible(sketch, plan.scoring.selectors)
     selectors = remaining(plan.scoring.selectors, left_out, named=args.selectors is not None)
@@ -56,6 +63,9 @@ def run(args: argparse.Namespace) -> None:
     }  # fmt: skip
     if not common.as_json(args, answer):
         _show(found, free, speed)
+        if args.preset:
+            more = ", ".join(name for name in PRESETS[args.preset].analyses if name != "sweep") or "every analysis"
+            common.out.print(f"`analyze --preset {args.preset}` does more than that: {more}")
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:

@@ -14,7 +14,7 @@ from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
 from engine.results.store import Store
-from engine.run.audit_plan import SHIPPED
+from engine.run.audit_plan import PRESETS, SHIPPED
 from engine.run.field_types import Setting, settings_of
 from engine.run.refusal_plan import PROMPTS, REPLIES, RefusalPlan, default_plan, demo_plan
 
@@ -92,6 +92,12 @@ class _HelpAll(argparse.Action):
             action.help = text
         parser.print_help()
         parser.exit()
+
+
+def add_preset(parser: argparse.ArgumentParser, default: str) -> None:
+    """`--preset`, one of the plans for analyses, which a command's own options change. default: in words."""
+    told = "; ".join(f"{name}: {one.note}" for name, one in PRESETS.items())
+    parser.add_argument("--preset", help=f"{told} (default: {default})")
 
 
 def help_text(setting: Setting, plans: Mapping[str, object]) -> str:

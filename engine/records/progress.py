@@ -1,12 +1,14 @@
 """Progress of a run: one type for bars and files. `--progress-file FILE` is what another process may read; for people a
-bar with done, total, elapsed and remaining time, one line per stage."""
+bar with done, total, elapsed and remaining time, one line per stage, or plain lines where no bar can be drawn."""
 
 import json
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from engine.records.terminal import shown
 Progress = Callable[[str, int, int], None]  # stage, done, total
 SoFar = Callable[[], dict[str, object]]  # of a table that grows: {"table", "columns", "rows"}
 INTERVAL_S = 0.5  # between two writes of one stage
+LINE_INTERVAL_S = 10.0  # between two lines where bars cannot be drawn
 CELLS = "cells"  # the stage that is over all cells of a command, whatever they are for
 
 
@@ -151,11 +154,14 @@ def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iter
 
 
 class ProgressBars:
-    """Called with (stage, done, total), as every `Progress`."""
+    """Called with (stage, done, total), as every `Progress`. Where neither a terminal nor a notebook draws the bars,
+    these are written once, at the end, and before it a line of what goes on, at most one per `LINE_INTERVAL_S`."""
 
     def __init__(self, bar: rich_bars.Progress, to_file: ProgressFile | None) -> None:
         self.bar, self.to_file = bar, to_file
         self.tasks: dict[str, Any] = {}
+        self._drawn = bar.console.is_interactive or bar.console.is_jupyter
+        self._line_s = bar.get_time()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if not self.tasks:
@@ -163,6 +169,12 @@ class ProgressBars:
         if stage not in self.tasks:
             self.tasks[stage] = self.bar.add_task(shown(stage), total=total)
         self.bar.update(self.tasks[stage], completed=done, total=total)
+        if not self._drawn and self.bar.get_time() - self._line_s >= LINE_INTERVAL_S:
+            self._line_s = self.bar.get_time()
+            left_s = self.bar.tasks[self.tasks[stage]].time_remaining
+            left = f", {timedelta(seconds=math.ceil(left_s))} left" if left_s else ""
+            line = f"{shown(stage)}: {done:,} of {total:,}{left}"
+            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if self.to_file is not None:
             self.to_file(stage, done, total)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from engine.run.audit_plan import AuditPlan, for_model, preset
 from engine.run.runner import LocalRunner
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
+from engine.studies.audit.agreement import spearman_table
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import AUDIT, Study, Tables, whole_plan
+from engine.studies.base import AUDIT, Tables, whole_plan
 from engine.studies.conduct import run_studies
+from engine.studies.estimate_words import nearly_ours
 
 Values = Tensor | npt.NDArray[Any]  # [N] or [seeds, N] in the order of the row index, higher = more important
 Given = Values | Mapping[str, Values]  # the latter: module -> [rows]
@@ -32,10 +35,11 @@ Given = Values | Mapping[str, Values]  # the latter: module -> [rows]
 @dataclass(frozen=True, eq=False, repr=False)
 class Audited:
     """What came out. tables: every table by its stem; folder: where they lie with scores and manifest, for
-    `selector-audit dashboard`."""
+    `selector-audit dashboard`. alike: by NAME, in words, which of the other selectors ranks the rows nearly as it."""
 
     tables: Tables
     folder: Path
+    alike: Mapping[str, str]
 
     @property
     def verdict(self) -> pl.DataFrame:
@@ -47,14 +51,15 @@ class Audited:
         if "verdicts" in self.tables:
             lines += [
                 f"{row['selector']}: {row['validity']}; specific: {row['specific']}; stability: {row['stability']}"
+                + (f"; {self.alike[row['selector']]}" if row["selector"] in self.alike else "")
                 for row in self.verdict.iter_rows(named=True)
             ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The verdicts as a table, where a notebook asks for one; escaped."""
+        """The verdicts as a table, where a notebook asks for one, and what ranks the rows nearly alike; escaped."""
         table = self.verdict if "verdicts" in self.tables else pl.DataFrame({"table": list(self.tables)})
-        return table._repr_html_()
+        return table._repr_html_() + "".join(f"<p>{escape(sentence)}.</p>" for sentence in self.alike.values())
 
     def plot(self) -> Any:
         """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
@@ -81,9 +86,9 @@ def audit_scores(
 
     model: a Hugging Face id, a folder, `demo`, or what `load_model` gave. scores: NAME -> a tensor or array, or module
     -> one of them; a list of these: disjoint draws of calibration text, of which the first is judged. reduce: `abs-sum`
-    for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`; its
-    selectors stand beside the scores where it names others than a default. store, folder: as --store and
-    --out. progress: called with (stage, done, total); by default bars on stderr.
+    for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`; its selectors stand
+    beside the scores where it names others than a default. store, folder: as --store and --out. progress: called with
+    (stage, done, total); by default bars on stderr, or a line now and then where no terminal or notebook draws them.
 
     The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as
     `--scores`."""
@@ -92,9 +97,6 @@ def audit_scores(
     plan = whole_plan(plan, AUDIT) if plan is not None else base
     usual = plan.scoring.selectors in (AuditPlan().scoring.selectors, base.scoring.selectors)
     tables: Tables = {}
-
-    def finished(name: str, study: Study[object] | None, made: Tables, seconds: float) -> None:
-        tables.update(made)
 
     with ExitStack() as open_until_done:
         kept = open_until_done.enter_context(Store(store))
@@ -110,8 +112,9 @@ def audit_scores(
         audit = AuditInputs(loaded, replace(plan, scoring=scoring), kept, report)
         place = folder or kept.results_dir(loaded.id)
         make_folder(place)
-        run_studies(audit, analyses, place, LocalRunner(kept, report), finished=finished)
-    return Audited(tables, place)
+        runner = LocalRunner(kept, report)
+        run_studies(audit, analyses, place, runner, finished=lambda _, study, made, seconds: tables.update(made))
+        return Audited(tables, place, nearly_ours(spearman_table(audit), scores))
 
 
 def _content(name: str, given: Given) -> bytes:

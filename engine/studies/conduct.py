@@ -353,8 +353,7 @@ def from_shapes(
                 at_least |= found.more
                 for measure, edits in found.edits:
                     further[id(measure)] = measure, max(edits, further.get(id(measure), (measure, 0))[1])
-                for cell in found.cells:
-                    cells.add(cell.base or cell)
+                cells.update(cell.base or cell for cell in found.cells)
             except InputError:
                 raise
             except (RuntimeError, TypeError, AttributeError, ValueError, LookupError):

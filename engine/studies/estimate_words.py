@@ -2,7 +2,8 @@
 control beats consensus2; what downstream tasks can show. No torch."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from typing import Literal, NamedTuple, cast
 
 import polars as pl
@@ -13,6 +14,32 @@ from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted
 
 Answer = Literal["better", "worse", "no difference seen", "saturated"]
 ORDER_TITLES = {"lerf": "LeRF", "morf": "MoRF"}
+NEARLY = 0.95  # Spearman of two scores over all rows, from which one is nearly the other; a choice
+GLOSSARY = {  # the contract's words, for who reads a verdict and nothing else
+    "LeRF": "LeRF: lowest scores go first",
+    "MoRF": "MoRF: highest scores go first",
+    "nats": "nats: units of the natural logarithm; perplexity = exp(nats per token)",
+    "log gap": "log gap: loss under MoRF minus loss under LeRF",
+    "Holm": "Holm: correction of p for testing several selectors",
+    "Spearman": "Spearman: rank correlation, 1 where the order is the same",
+    "Jaccard": "Jaccard: rows in both masks / rows in either",
+}
+
+
+def glossary_line(text: str) -> str:
+    """The words of the glossary that occur in a text, each with what it means; "" where there is none."""
+    return "; ".join(meaning for word, meaning in GLOSSARY.items() if re.search(rf"\b{word}\b", text))
+
+
+def nearly_ours(spearman: pl.DataFrame, own: Collection[str]) -> dict[str, str]:
+    """By name of one's own scores: which other selector ranks all rows most alike, as a sentence without a full stop;
+    only where that Spearman is at least `NEARLY`. spearman: the table."""
+    found = {}
+    for *pair, rho in spearman["selector_a", "selector_b", "spearman"].drop_nulls().sort("spearman").iter_rows():
+        for name, other in (pair, pair[::-1]):
+            if name in own and other not in own and rho >= NEARLY:
+                found[name] = f"{name} ranks the rows almost as {other} does (Spearman {rho:.3f})"
+    return found
 
 
 def better_or_worse(difference: float, p_holm: float | None, order: str, level: float = LEVEL) -> Answer:

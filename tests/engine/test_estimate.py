@@ -336,5 +336,10 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     assert "cells" in told
     assert "GiB free: fits" in told
     assert "activations" not in told
+    assert main([*given, "--preset", "quick", "--rates", "0,0.5", "--json"]) == 0  # its windows, our rates
+    quick = json.loads(capsys.readouterr().out)["work"]
+    same = "score sweep --samples 32 --eval-samples 16 --eval-length 256 --rates 0,0.5 --json"
+    assert main([*given, *same.split()]) == 0
+    assert json.loads(capsys.readouterr().out)["work"] == quick
     assert main([*given, "swep", *small]) == 2
     assert "did you mean 'sweep'" in capsys.readouterr().err

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from replies_by_kind import FILES, KINDS, quality_by_kind, read
 
-from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
-from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_from
+from engine.judges.measured_quality import FILE, measured_quality, quality_from
 from engine.records.errors import InputError
 from engine.stats.uncertainty import JudgeCounts, corrected_rate
+from precomputed.judge_quality import measure, measure_kinds
 
-AGAIN = f"`python -m {module.__name__} LABELLED/*.csv --kinds tests/data/replies_by_kind_*unseen.jsonl`"
+AGAIN = f"`python -m {measure.__module__} LABELLED/*.csv --kinds tests/data/replies_by_kind_*unseen.jsonl`"
 LABELLED = Path(__file__).parents[2].parent / "shared" / "data" / "judge"
 
 
@@ -77,7 +77,7 @@ def test_another_version_of_the_judge_has_no_counts(tmp_path: Path):
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the labelled replies do not lie beside the checkout")
 def test_the_counts_are_those_of_the_judge_as_it_is():
     found = measure(sorted(LABELLED.glob("*.csv")))
-    again = f"run {AGAIN} and commit {module.FILE.name}"
+    again = f"run {AGAIN} and commit {FILE.name}"
     [judge] = open_judges(EMBEDDED)
     assert measured_quality(judge) == found, again
 
@@ -85,7 +85,7 @@ def test_the_counts_are_those_of_the_judge_as_it_is():
 def test_the_counts_by_kind_are_those_of_the_judge_as_it_is():
     [judge] = open_judges(EMBEDDED)
     found = measure_kinds([FILES[half] for half in FILES if half.endswith("unseen")])
-    assert quality_by_kind(judge) == found, f"run {AGAIN} and commit {module.FILE.name}"
+    assert quality_by_kind(judge) == found, f"run {AGAIN} and commit {FILE.name}"
     assert list(found) == list(KINDS)
     for kind, quality in found.items():
         of_kind = [one for half in FILES if half.endswith("unseen") for one in read(half) if one.kind == kind]

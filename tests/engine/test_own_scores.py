@@ -25,6 +25,7 @@ from engine.records.manifest import read_manifest
 from engine.run.audit_plan import AuditPlan
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY, selector_ids
+from engine.studies.estimate_words import GLOSSARY, glossary_line
 
 TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
 
@@ -369,6 +370,24 @@ def test_replay_wants_the_very_file(call, judged, tiny_text, tmp_path):
     code, _, err = call(*words, "--text", tmp_path / "0.npz")
     assert code == 2
     assert f"and {tmp_path / '0.npz'} has " in err
+
+
+@pytest.mark.long
+def test_a_score_that_is_nearly_one_of_ours_is_told_as_such(call, judged, tiny_llama, tiny_text, tmp_path):
+    """By the table's Spearman; and the words of the reasons are explained below them."""
+    modules = [tiny_llama.model.get_submodule(layer.name) for layer in tiny_llama.rows.layers]
+    size = np.concatenate([module.weight.abs().mean(1).numpy() for module in modules])
+    near = (size * (1 + 0.01 * np.random.default_rng(5).random(size.size))).astype(np.float32)
+    np.savez(tmp_path / "0.npz", near)
+    words = ["analyze", tiny_llama.id, "--scores", f"twin={tmp_path}/0.npz", "--corpus", tiny_text, *TEXT, "verdict"]
+    _, out, _ = call(*words, *f"--sizes 2,4 --out {tmp_path}/o --store {judged[0]}/s".split())
+    sentence = f"twin ranks the rows almost as magnitude does (Spearman {spearmanr(near, size)[0]:.3f})"
+    assert f". {sentence}.\nLeRF: lowest scores go first; MoRF: highest scores go first; nats: " in out
+    assert glossary_line("p after Holm, the masks' Jaccard").split("; ") == [GLOSSARY["Holm"], GLOSSARY["Jaccard"]]
+    plan, given = AuditPlan(ScorePlan(corpus=str(tiny_text), samples=4, length=16)), {"twin": near, "far": -near}
+    found = audit_scores(tiny_llama, given, ("agreement",), plan=plan, store=tmp_path / "s")
+    assert found.alike == {"twin": sentence}
+    assert f"<p>{sentence}.</p>" in found._repr_html_()
 
 
 def test_another_file_is_another_key(call, tmp_path, tiny_llama, rows):

@@ -1,12 +1,14 @@
 """The progress file: always whole, not written too often, with the time left of its stage."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from engine.cli import main
 from engine.records import progress as progress_file
-from engine.records.progress import ProgressFile
+from engine.records.progress import ProgressFile, progress_bars
 
 
 @pytest.fixture
@@ -57,6 +59,19 @@ def test_parts_of_a_command_and_the_time_left_of_all(tmp_path, clock):
     assert (found["part"], found["number"], found["parts"]) == ("gap", 2, 3)
     assert (found["done"], found["total"]) == (4, 40)
     assert found["seconds_left_of_all"] == found["seconds_left"] == 9.0
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_plain_lines_now_and_then_where_no_bar_is_drawn(terminal):
+    now, log = [100.0], io.StringIO()
+    console = Console(file=log, get_time=lambda: now[0], force_terminal=terminal, width=80)
+    with progress_bars(console) as report:
+        for done in range(8):
+            report("[b]sweep", done, 1000)
+            now[0] += 4.0
+    lines = [line for line in log.getvalue().splitlines() if " of " in line]  # every 12 s: a step takes 4
+    wanted = ["[b]sweep: 3 of 1,000, 1:06:28 left", "[b]sweep: 6 of 1,000, 1:06:16 left"]
+    assert lines == ([] if terminal else wanted)
 
 
 @pytest.mark.parametrize("more", [["--json"], []])

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.charts.refusal_values import RateChange, first_choice, strength, strongest_first, unedited
+from dashboard.charts.refusal_values import RateChange, first_choice, rates, strength, strongest_first, unedited
 from engine.stats.limits import BASELINE
 
 Row = dict[str, Any]
@@ -23,15 +23,15 @@ def grid(drawn: pl.DataFrame, kept: pl.DataFrame, *, searched: bool) -> str:
     before = unedited(kept, best["selector"], best["domain"])
     what = "edit" if best["point"] else "strongest edit, no operating point,"
     name = f"{palette.title(best['selector'])}'s {what} ({best['domain']}, {strength(best)})"
-    after = _rate(best, "malign")
+    after = rates(best, "malign")
     if before is None or before["malign"] is None:
-        return f"{name} refuses {_shown(after)} of {prompts}, {_shown(_rate(best, 'benign'))} of harmless ones"
-    old = _rate(before, "malign")
+        return f"{name} refuses {_shown(after)} of {prompts}, {_shown(rates(best, 'benign'))} of harmless ones"
+    old = rates(before, "malign")
     if same(old, after):
         return f"{prompts.capitalize()} refused, {NO_DIFFERENCE}: {_shown(old)} before, {_shown(after)} after {name}"
     return (
         f"{prompts.capitalize()} refused: {_shown(old)} before, {_shown(after)} after {name}; harmless ones "
-        f"{_shown(_rate(before, 'benign'))} and {_shown(_rate(best, 'benign'))}"
+        f"{_shown(rates(before, 'benign'))} and {_shown(rates(best, 'benign'))}"
     )
 
 
@@ -50,7 +50,7 @@ def installed(points: pl.DataFrame, kind: str) -> str:
         if column in own.columns and own[column].null_count() == 0
     ]  # fmt: skip
     where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
-    alike = all(same(_rate(row, f"unedited_{kind}"), _rate(row, f"edited_{kind}")) for row in own.iter_rows(named=True))
+    alike = all(same(rates(row, f"unedited_{kind}"), rates(row, f"edited_{kind}")) for row in own.iter_rows(named=True))
     before_and_after = f", before and after {NO_DIFFERENCE}" if alike else ""
     shares = sorted({formats.rate(k): k for k in own["k"].sort()}.items(), key=lambda one: one[1])
     rows = " to ".join(dict.fromkeys((shares[0][0], shares[-1][0])))
@@ -214,10 +214,6 @@ def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:
     first = f"{palette.capital(domain)}: {title(best)} refuses most risk prompts, {after[0]:.0%}"
     others = f"; {NO_DIFFERENCE} from {len(near)} other way{'s' if len(near) > 1 else ''}" if near else ""
     return first + others
-
-
-def _rate(row: Row, kind: str) -> Rate:
-    return row.get(kind), row.get(f"{kind}_low"), row.get(f"{kind}_high")
 
 
 def _shown(rate: Rate) -> str:

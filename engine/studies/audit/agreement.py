@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from engine.edits.edit import Ranking
 from engine.edits.masks import removed_count
@@ -54,8 +55,14 @@ class Agreement(Study[AuditInputs]):
             for place in found.jaccard
             for a, b, of_pair in pairs
         ]
-        correlation = [(model, a, b, _mean(found.spearman[of_pair])) for a, b, of_pair in pairs]
-        return {"jaccard": frame("jaccard", overlap), "spearman": frame("spearman", correlation)}
+        return {"jaccard": frame("jaccard", overlap), "spearman": spearman_table(audit, found.spearman)}
+
+
+def spearman_table(audit: AuditInputs, found: Matrix | None = None) -> pl.DataFrame:
+    """The table `spearman`. found: [R, R] over the rankings, None to be computed."""
+    values = pairwise(audit.rankings, {}, ()).spearman if found is None else found
+    lines = [(audit.loaded.id, a, b, _mean(values[of_pair])) for a, b, of_pair in _pairs(audit.rankings)]
+    return frame("spearman", lines)
 
 
 @dataclass(frozen=True)

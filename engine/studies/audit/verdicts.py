@@ -9,8 +9,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from engine.measures.nll import NegativeLogLikelihood
 from engine.records.hashing import Json
 from engine.results.tables import frame
@@ -18,15 +16,16 @@ from engine.run.audit_plan import GapPlan, VerdictPlan
 from engine.run.runner import Cell, Results
 from engine.selectors import get_selector
 from engine.stats.blocks import block_difference, defined, paired_difference, with_documents
-from engine.stats.limits import Thresholds, both_above
+from engine.stats.limits import both_above
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import COLUMNS
+from engine.studies.audit.agreement import spearman_table
 from engine.studies.audit.controls import Specific, specific_rates
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.audit.stability import DisjointDraws, Stability, TooFewDraws, TooFewSizes, why_not_drawn
 from engine.studies.audit.sweep import BudgetSearch
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
-from engine.studies.estimate_words import share_text
+from engine.studies.estimate_words import glossary_line, nearly_ours, share_text
 from engine.studies.verdict.judged_selectors import check_compared, judge_selectors
 from engine.studies.verdict.verdict_moves import verdict_moves
 
@@ -152,14 +151,12 @@ class Verdicts(Study[AuditInputs]):
             yield from DisjointDraws(further=specific_rates(audit, known)).cells(audit, known)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        try:
-            drawn: Tables = DisjointDraws(further=specific_rates(audit, results)).tables(audit, results)
-        except TooFewDraws:
-            drawn = {}
-        try:
+        drawn: Tables = {}
+        stability = None
+        with suppress(TooFewDraws):
+            drawn = DisjointDraws(further=specific_rates(audit, results)).tables(audit, results)
+        with suppress(TooFewSizes):
             stability = Stability().tables(audit, results)["stability"]
-        except TooFewSizes:
-            stability = None
         infos = [get_selector(name) for name in audit.plan.scoring.selectors]
         judge = partial(
             judge_selectors,
@@ -175,26 +172,28 @@ class Verdicts(Study[AuditInputs]):
             data_free=[info.id for info in infos if info.data_free and not info.files],
         )
 
-        def judged(limits: Thresholds) -> pl.DataFrame:
-            return judge(thresholds=limits)
-
         limits = audit.plan.verdict.thresholds
-        return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits), **drawn}
+        moves = verdict_moves(lambda moved: judge(thresholds=moved), limits)
+        return {"verdicts": judge(thresholds=limits), "verdict_moves": moves, **drawn}
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
         verdicts = list(tables["verdicts"].iter_rows(named=True))
         columns = ("selector", "budget", "validity", "specific", "stability")
+        own = [name for name in audit.plan.scoring.selectors if get_selector(name).files]
+        alike = nearly_ours(spearman_table(audit), own) if own else {}
         why = [
-            f"{one['selector']} is {_ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}" for one in verdicts
+            f"{one['selector']} is {_ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}"
+            + (f" {alike[one['selector']]}." if one["selector"] in alike else "")
+            for one in verdicts
         ]
-        return Answer((TextTable("verdicts", columns, list(map(_row, verdicts))), *why), dict(tables))
+        table = TextTable("verdicts", columns, list(map(_row, verdicts)))
+        return Answer((table, *why, *filter(None, [glossary_line(" ".join(why))])), dict(tables))
 
     def record(self, audit: AuditInputs) -> Json:
         """Which draws of calibration text the verdicts rest on."""
-        try:
+        with suppress(TooFewDraws):
             return DisjointDraws().record(audit)
-        except TooFewDraws:
-            return {}
+        return {}
 
 
 _ANSWERS = {"sufficient": "sufficient, not shown to be specific", "partly": "sufficient in part", "not": "not faithful"}
