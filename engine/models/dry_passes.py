@@ -50,12 +50,10 @@ class DryModel(NamedTuple):
 def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
     """Inside, `cost(work)` says what `work` takes, which may pass anything through `model`. The skeleton is used up.
     Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there."""
-    meter, shaped, shared = _Meter(), skeleton.to(dtype), list(_shared(skeleton))
+    meter, shaped = _Meter(), skeleton.to(dtype)
     with FakeTensorMode(allow_non_fake_inputs=True), _FusedAttention(meter), meter:
-        model = shaped.to_empty(device="cpu").eval().requires_grad_(False)
-        for (first, name), *others in shared:  # `to_empty` gives each place a tensor of its own
-            for module, other in others:
-                setattr(module, other, getattr(first, name))
+        model: Any = shaped.to_empty(device="cpu").eval().requires_grad_(False)
+        model.tie_weights()  # `to_empty` gives each place of a shared parameter a tensor of its own
         weight_bytes = meter.alive_bytes
 
         blocks = decoder_blocks(model)
@@ -106,15 +104,6 @@ def _kind(block: nn.Module) -> Iterator[object]:
         plain.pop("layer_idx", None)  # whose entry in the cache
         tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
         yield path, type(module), plain, [(name, tensor.shape, tensor.dtype) for name, tensor in tensors]
-
-
-def _shared(model: nn.Module) -> Iterator[list[tuple[nn.Module, str]]]:
-    """The places of every parameter that has several, as tied embeddings have."""
-    places: dict[int, list[tuple[nn.Module, str]]] = {}
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            places.setdefault(id(parameter), []).append((module, name))
-    return (found for found in places.values() if len(found) > 1)
 
 
 class _Meter(TorchDispatchMode):

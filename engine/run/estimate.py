@@ -4,6 +4,7 @@ uses. And whether a model fits on a device with that."""
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -119,9 +120,7 @@ def estimate(
             tracer.dry = model
             work = tuple(one for stage in STAGES if stage in stages for one in makers[stage]())
             weight_bytes = model.weight_bytes
-    except InputError:
-        raise
-    except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), "")
         raise InputError(
             f"{sketch.id} ({sketch.architecture}) cannot be estimated from its shapes "
@@ -330,13 +329,12 @@ class _Repeated:
 def flops_per_second(sketch: LoadedModel) -> float:
     """How fast this device multiplies matrices of the model's most costly shape, in its dtype, measured now.
     Norms, attention and copies come on top, so that a time made from it is a lower bound."""
-    shapes: dict[tuple[int, int], int] = {}
+    shapes: Counter[tuple[int, int]] = Counter()
     for layer in sketch.rows.layers:
         linear = sketch.model.get_submodule(layer.name)
         assert isinstance(linear, nn.Linear)
-        shape = (linear.in_features, linear.out_features)
-        shapes[shape] = shapes.get(shape, 0) + shape[0] * shape[1]
-    wide, out = max(shapes, key=lambda shape: shapes[shape])
+        shapes[linear.in_features, linear.out_features] += linear.in_features * linear.out_features
+    [((wide, out), _)] = shapes.most_common(1)
     device, dtype = torch.device(sketch.device), DTYPES[sketch.dtype]
     weight = torch.ones(out, wide, dtype=dtype, device=device)
     given = torch.ones(512, wide, dtype=dtype, device=device)
@@ -416,8 +414,7 @@ def told(found: Estimate) -> str:
 
 def _rows(found: Estimate, free: int) -> str:
     """Where a card's removed rows go if they do not fit beside the rest."""
-    device = torch.device(found.device)
-    if not has_own_memory(device) or not found.host_bytes or fits_in(found.peak_bytes + found.host_bytes, free):
+    if not found.host_bytes or fits_in(found.peak_bytes + found.host_bytes, free):
         return ""
     room = free_host_bytes()
     short = "" if found.host_bytes <= room else f", which has {room / GIB:.1f} GiB: lower rates need less"
