@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -177,7 +177,7 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
     if model_id is None:
         yield Finding("note", "model", "none given", "name one to check it: selector-audit doctor MODEL")
         return
-    from engine.models.loading import load_rows
+    from engine.models.loading import load_rows, load_sketch
     from engine.run.estimate import fits
 
     try:
@@ -186,16 +186,19 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
         yield Finding("problem", "model", str(error))
         return
     yield Finding("ok", "model", f"{model_id}: {rows.n_rows:,} rows, {len(rows.layers)} layers, {rows.n_blocks} blocks")
+    sketch = None
     try:
-        state, found, next_step = fits(model_id, revision, device, dtype)
+        sketch = load_sketch(model_id, revision=revision, device=device, dtype=dtype)
+        read = [*_reading(model_id, revision, sketch)]  # before `fits` uses it up
+        state, found, next_step = fits(model_id, sketch)
     except InputError as error:
         state, found, next_step = "problem", str(error), None
     yield Finding(state, "fits", found, next_step)
     yield from _download(model_id, revision)
-    yield from _reading(model_id, revision)
+    yield from read if sketch else _reading(model_id, revision)
 
 
-def _reading(model_id: str, revision: str | None) -> Iterator[Finding]:
+def _reading(model_id: str, revision: str | None, sketch: Any = None) -> Iterator[Finding]:
     """Do the weight files agree, is the tokenizer the model's, and can the model be asked through its chat template?"""
     from engine.data.chat_template import turn_ends
     from engine.data.prompts import check_chat
@@ -205,7 +208,7 @@ def _reading(model_id: str, revision: str | None) -> Iterator[Finding]:
 
     checkpoint = find_checkpoint(model_id, revision, weights=False)
     try:
-        sketch = load_sketch(model_id, revision=revision)
+        sketch = sketch or load_sketch(model_id, revision=revision)
     except InputError as error:
         yield Finding("problem", "tokenizer", str(error))
         return

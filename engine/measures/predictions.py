@@ -103,22 +103,25 @@ class Predictions:
 
     def chunks(self) -> Iterator[Tensor]:
         """Logits [n, V] of the positions of all windows in turn, as many as fit under one softmax."""
-        size = under_one_softmax(kind_of(str(self.values.device)), self.vocabulary)
-        if self.logits_of is None:
-            for window in self.values:  # as they lie in memory: the last position of each, which is left out, is there
-                yield from window.split(size)
-            return
-        together = max(1, self.at_once // size) * size
-        for some in self.values.flatten(0, 1).split(together):
-            yield from self.logits_of(some).split(size)
+        for some in self._made_at_once(self.values):
+            yield from (some if self.logits_of is None else self.logits_of(some)).split(self._under_one)
 
     def with_chunks(self, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """`chunks`, each with the values of its positions. values [B, T - 1]; what is given [n] is on the logits'
         device."""
-        flat, start = values.flatten(), 0
-        for some in self.chunks():
-            yield some, flat[start : start + len(some)].to(some.device)
-            start += len(some)
+        of_chunks = (chunk for some in self._made_at_once(values) for chunk in some.split(self._under_one))
+        return ((logits, one.to(logits.device)) for logits, one in zip(self.chunks(), of_chunks, strict=True))
+
+    @property
+    def _under_one(self) -> int:
+        return under_one_softmax(kind_of(str(self.values.device)), self.vocabulary)
+
+    def _made_at_once(self, values: Tensor) -> Sequence[Tensor]:
+        """values [B, T - 1, ...] of the positions whose logits are made together: of each window as they lie in memory,
+        where the last position, which is left out, is there; or of so many in turn."""
+        if self.logits_of is None:
+            return values.unbind()
+        return values.flatten(0, 1).split(max(1, self.at_once // self._under_one) * self._under_one)
 
 
 def predictions(

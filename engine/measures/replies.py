@@ -71,7 +71,8 @@ class Replies(Measure[list[Written]]):
 
     def together(self, loaded: LoadedModel) -> int:
         """As many edits as fill a batch with their replies; prompts that fill one alone are answered edit by edit."""
-        return max(1, self.batch_size // len(self.prompts)) if sees_sequences(loaded) else 1
+        edits = self.batch_size // len(self.prompts)
+        return edits if edits > 1 and sees_sequences(loaded) else 1
 
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> list[Written]:
         return self._written(loaded, [UNEDITED])[0]  # the edit is in the weights already

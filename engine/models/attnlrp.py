@@ -130,12 +130,12 @@ def _family(model: nn.Module) -> tuple[str, bool]:
     return found, found in FAMILIES and others == {f"transformers.models.{found}.modeling_{found}"}
 
 
-_structures: WeakKeyDictionary[nn.Module, tuple[tuple[type, ...], Structure | str]] = WeakKeyDictionary()
+_structures: WeakKeyDictionary[nn.Module, tuple[frozenset[type], Structure | str]] = WeakKeyDictionary()
 
 
 def _structure(model: nn.Module) -> Structure | str:
     """`structure` of the model, read once for the classes it has; never while other rules stand in their place."""
-    classes = tuple(type(module) for module in model.modules())
+    classes = frozenset(type(module) for module in model.modules())
     with _rules:
         known = _structures.get(model)
         if known is None or known[0] != classes:

@@ -2,10 +2,13 @@
 
 Every operation is called on tensors that have shapes and types but no numbers (torch's FakeTensor); the storages that
 live at once are added up, and the FLOPs of matrix products counted by torch's own formulas. Fused attention is counted
-as it works: it never keeps the [T, T] weights."""
+as it works: it never keeps the [T, T] weights.
+
+Where decoder blocks repeat, two passes go through the first few of them only, one period more in the second, and what
+that period adds is counted for each of the others."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,6 +19,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+
+from engine.models.row_index import RowIndex
+from engine.models.rows import decoder_blocks
 
 
 class PassCost(NamedTuple):
@@ -28,24 +34,30 @@ class PassCost(NamedTuple):
 
 
 class DryModel(NamedTuple):
-    """A model without numbers, and how to take the cost of what is done with it."""
+    """A model without numbers, and how to take the costs of what is done with it, one after the other; each may be done
+    twice. weight_bytes: of all blocks, however few a pass goes through. passed: those of these rows that it meets."""
 
     model: nn.Module
     weight_bytes: int
-    cost: Callable[[Callable[[], object]], PassCost]
+    costs: Callable[..., list[PassCost]]
+    passed: Callable[[RowIndex], RowIndex]
+
+    def cost(self, work: Callable[[], object]) -> PassCost:
+        return self.costs(work)[0]
 
 
 @contextmanager
 def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
     """Inside, `cost(work)` says what `work` takes, which may pass anything through `model`. The skeleton is used up.
     Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there."""
-    meter, shaped, shared = _Meter(), skeleton.to(dtype), list(_shared(skeleton))
+    meter, shaped = _Meter(), skeleton.to(dtype)
     with FakeTensorMode(allow_non_fake_inputs=True), _FusedAttention(meter), meter:
-        model = shaped.to_empty(device="cpu").eval().requires_grad_(False)
-        for (first, name), *others in shared:  # `to_empty` gives each place a tensor of its own
-            for module, other in others:
-                setattr(module, other, getattr(first, name))
+        model: Any = shaped.to_empty(device="cpu").eval().requires_grad_(False)
+        model.tie_weights()  # `to_empty` gives each place of a shared parameter a tensor of its own
         weight_bytes = meter.alive_bytes
+
+        blocks = decoder_blocks(model)
+        start, period = _start_and_period(model, blocks)
 
         def cost(work: Callable[[], object]) -> PassCost:
             before = meter.alive_bytes
@@ -53,16 +65,45 @@ def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
             work()
             return PassCost(meter.peak_bytes - before, meter.alive_bytes - before, meter.flops)
 
-        yield DryModel(model, weight_bytes, cost)
+        def through(count: int, works: Iterable[Callable[[], object]]) -> list[PassCost]:
+            others = [*blocks[count:]]
+            del blocks[count:]
+            try:
+                return [cost(work) for work in works]
+            finally:
+                blocks.extend(others)
+
+        def costs(*works: Callable[[], object]) -> list[PassCost]:
+            few, periods = through(start, works), (len(blocks) - start) // period
+            pairs = zip(few, through(start + period, works) if periods else few, strict=True)
+            return [PassCost(*(a + periods * (b - a) for a, b in zip(*pair, strict=True))) for pair in pairs]
+
+        def passed(rows: RowIndex) -> RowIndex:
+            return RowIndex(tuple(layer for layer in rows.layers if layer.block < len(blocks)))
+
+        yield DryModel(model, weight_bytes, costs, passed)
 
 
-def _shared(model: nn.Module) -> Iterator[list[tuple[nn.Module, str]]]:
-    """The places of every parameter that has several, as tied embeddings have."""
-    places: dict[int, list[tuple[nn.Module, str]]] = {}
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            places.setdefault(id(parameter), []).append((module, name))
-    return (found for found in places.values() if len(found) > 1)
+def _start_and_period(model: Any, blocks: nn.ModuleList) -> tuple[int, int]:
+    """How many blocks a first pass goes through, and after how many they repeat; all where that spares none."""
+    total = len(blocks)
+    settings = vars(model.config.get_text_config()).values()
+    of_blocks = [one for one in settings if isinstance(one, list | tuple) and len(one) == total]  # as `layer_types`
+    kinds = [(*_kind(block), *(values[number] for values in of_blocks)) for number, block in enumerate(blocks)]
+    for period in range(1, total // 3):
+        start = max(period + total % period, 2)  # the first block alone is given embeddings, which somebody keeps
+        if 2 * start + period < total and kinds[period:] == kinds[:-period]:
+            return start, period
+    return total, 1
+
+
+def _kind(block: nn.Module) -> Iterator[object]:
+    """Equal for blocks that do the same: classes, settings and shapes of their modules."""
+    for path, module in block.named_modules():
+        plain = {name: value for name, value in vars(module).items() if isinstance(value, bool | int | float | str)}
+        plain.pop("layer_idx", None)  # whose entry in the cache
+        tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        yield path, type(module), plain, [(name, tensor.shape, tensor.dtype) for name, tensor in tensors]
 
 
 class _Meter(TorchDispatchMode):

@@ -14,7 +14,7 @@ from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
 from engine.models.downloads import Transfer
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
-from engine.models.memory import keep_freed_memory, room_on
+from engine.models.memory import keep_freed_memory
 from engine.models.products import numerics, offer_faster_products, without_plans
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
@@ -25,8 +25,8 @@ from engine.records.model_names import model_name
 from engine.records.progress import Progress
 
 __all__ = [
-    "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "fetch_model", "input_device",
-    "load_model", "load_rows", "load_sketch", "load_tokenizer", "planned_placement", "row_index",
+    "Layer", "LoadedModel", "RowIndex", "checked_device", "decoder", "fetch_model", "input_device", "load_model",
+    "load_rows", "load_sketch", "load_tokenizer", "row_index",
 ]  # fmt: skip
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -185,28 +185,6 @@ def load_tokenizer(model_id: str, revision: str | None = None) -> Any:
 def load_rows(model_id: str, revision: str | None = None) -> RowIndex:
     """The row index from the configuration alone: no weights are read, and none of a hub model downloaded."""
     return row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a model would go and whether it fits: bytes of its weights against bytes free there."""
-
-    device: str
-    dtype: str
-    weight_bytes: int
-    free_bytes: int
-
-
-def planned_placement(
-    model_id: str, *, revision: str | None = None, device: str = "auto", dtype: str = "auto"
-) -> Placement:
-    """What `load_model` would do with the same arguments, from the configuration alone."""
-    place = checked_device(device)
-    precision = _dtype(dtype, place)
-    model = skeleton(find_checkpoint(model_id, revision, weights=False))
-    elements = sum(parameter.numel() for parameter in model.parameters())
-    weight_bytes = elements * precision.itemsize
-    return Placement(str(place), str(precision).removeprefix("torch."), weight_bytes, room_on(place).free)
 
 
 def input_device(model: nn.Module) -> torch.device:

@@ -4,6 +4,7 @@ uses. And whether a model fits on a device with that."""
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from engine.measures.predictions import predictions, sequences_that_fit, values_
 from engine.measures.replies import Replies
 from engine.models.dry_passes import DryModel, PassCost, dry
 from engine.models.links import gated_mlps
-from engine.models.loading import DTYPES, LoadedModel, load_sketch, planned_placement
+from engine.models.loading import DTYPES, LoadedModel, load_sketch
 from engine.models.memory import free_host_bytes, has_own_memory, room_on
 from engine.records.errors import InputError
 from engine.run.audit_plan import AuditPlan, default_preset, preset
@@ -119,9 +120,7 @@ def estimate(
             tracer.dry = model
             work = tuple(one for stage in STAGES if stage in stages for one in makers[stage]())
             weight_bytes = model.weight_bytes
-    except InputError:
-        raise
-    except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), "")
         raise InputError(
             f"{sketch.id} ({sketch.architecture}) cannot be estimated from its shapes "
@@ -164,8 +163,8 @@ class _Tracer:
         plain = any(needs_plain(method) for method in methods)
         # On the CPU plain gradients' pass gives the activations too (`ScoringRun.activations`).
         if ACTIVATIONS[0] in methods and not (plain and self.sketch.device.partition(":")[0] == "cpu"):
-            loaded = replace(self.sketch, model=self.dry.model)
-            cost = self.dry.cost(lambda: window_statistics(loaded, ids))
+            loaded, rows = replace(self.sketch, model=self.dry.model), self.rows
+            cost = self.dry.cost(lambda: window_statistics(replace(loaded, rows=self.dry.passed(rows)), ids))
             yield work("activations", 1, cost, cost.flops)
         walked = methods & {"ig", "ig_conductance"}
         if walked:
@@ -204,7 +203,7 @@ class _Tracer:
         model = self.dry.model
         wanted = Wanted(["lrp" if one_pass is lrp else "grad_x_input"], reduce)
         with torch.enable_grad():
-            one_pass(model, self.rows, Inputs(model, ids, None), gradient, wanted)
+            one_pass(model, self.dry.passed(self.rows), Inputs(model, ids, None), gradient, wanted)
 
     def sweep(self) -> Iterator[Work]:
         plan, asked = self.plan, self.plan.replies
@@ -293,8 +292,10 @@ class _Tracer:
             if not one.steps:
                 return size, first
             caches: list[Any] = []
-            grown = self.dry.cost(lambda: caches.append(kept_cache(passed(one.length + one.steps, use_cache=True))))
-            step = self.dry.cost(lambda: passed(1, use_cache=True, **given_cache(model, caches[0])))
+            grown, step = self.dry.costs(
+                lambda: caches.append(kept_cache(passed(one.length + one.steps, use_cache=True))),
+                lambda: passed(1, use_cache=True, **given_cache(model, caches.pop())),
+            )
         peak = max(first.peak_bytes, grown.left_bytes + step.peak_bytes)
         return size, PassCost(peak, 0, first.flops + one.steps * step.flops)
 
@@ -328,13 +329,12 @@ class _Repeated:
 def flops_per_second(sketch: LoadedModel) -> float:
     """How fast this device multiplies matrices of the model's most costly shape, in its dtype, measured now.
     Norms, attention and copies come on top, so that a time made from it is a lower bound."""
-    shapes: dict[tuple[int, int], int] = {}
+    shapes: Counter[tuple[int, int]] = Counter()
     for layer in sketch.rows.layers:
         linear = sketch.model.get_submodule(layer.name)
         assert isinstance(linear, nn.Linear)
-        shape = (linear.in_features, linear.out_features)
-        shapes[shape] = shapes.get(shape, 0) + shape[0] * shape[1]
-    wide, out = max(shapes, key=lambda shape: shapes[shape])
+        shapes[linear.in_features, linear.out_features] += linear.in_features * linear.out_features
+    [((wide, out), _)] = shapes.most_common(1)
     device, dtype = torch.device(sketch.device), DTYPES[sketch.dtype]
     weight = torch.ones(out, wide, dtype=dtype, device=device)
     given = torch.ones(512, wide, dtype=dtype, device=device)
@@ -367,29 +367,25 @@ class Fits(NamedTuple):
     next_step: str | None
 
 
-def fits(model_id: str, revision: str | None, device: str, dtype: str) -> Fits:
-    """The weights and the most costly pass of the model's default plans against the memory that is free now.
-    Errors: InputError where the model cannot be read."""
-
-    def sketch() -> LoadedModel:
-        return load_sketch(model_id, revision=revision, device=device, dtype=dtype)
-
-    first = sketch()
+def fits(model_id: str, sketch: LoadedModel) -> Fits:
+    """The weights and the most costly pass of the model's default plans against the memory that is free now. sketch: of
+    that model (`load_sketch`), which is used up."""
     plan, refusal = preset(default_preset(model_id)), default_plan(model_id)
-    left_out = impossible(first, plan.scoring.selectors)
+    left_out = impossible(sketch, plan.scoring.selectors)
     rest = tuple(name for name in plan.scoring.selectors if name not in left_out)
     plan = replace(plan, scoring=replace(plan.scoring, selectors=rest))
-    place = torch.device(first.device)
+    place = torch.device(sketch.device)
     free = room_on(place).free
+    weight_bytes = DTYPES[sketch.dtype].itemsize * sum(parameter.numel() for parameter in sketch.model.parameters())
     try:
-        whole = estimate(first, plan, refusal)
+        whole = estimate(sketch, plan, refusal)
     except InputError as error:
-        there = planned_placement(model_id, revision=revision, device=device, dtype=dtype)
-        said = f"{there.weight_bytes / GIB:.2f} GiB of weights in {there.dtype}, {free / GIB:.1f} GiB free on {place}"
-        return Fits("note" if there.weight_bytes <= free else "problem", f"{said}; {error}", None)
+        said = f"{weight_bytes / GIB:.2f} GiB of weights in {sketch.dtype}, {free / GIB:.1f} GiB free on {place}"
+        return Fits("note" if weight_bytes <= free else "problem", f"{said}; {error}", None)
     if fits_in(whole.peak_bytes, free):
         return Fits("ok", f"{told(whole)}, {free / GIB:.1f} GiB free on {place}{_rows(whole, free)}", None)
-    single = estimate(sketch(), plan, refusal, STAGES, batch=1)
+    again = load_sketch(model_id, revision=sketch.revision, device=sketch.device, dtype=sketch.dtype)
+    single = estimate(again, plan, refusal, STAGES, batch=1)
     said = f"{told(whole)}, {free / GIB:.1f} GiB free on {place}"
     if fits_in(single.peak_bytes, free):
         less = f"with one sequence at a time {single.peak_bytes / GIB:.2f} GiB in all{_rows(single, free)}"
@@ -418,8 +414,7 @@ def told(found: Estimate) -> str:
 
 def _rows(found: Estimate, free: int) -> str:
     """Where a card's removed rows go if they do not fit beside the rest."""
-    device = torch.device(found.device)
-    if not has_own_memory(device) or not found.host_bytes or fits_in(found.peak_bytes + found.host_bytes, free):
+    if not found.host_bytes or fits_in(found.peak_bytes + found.host_bytes, free):
         return ""
     room = free_host_bytes()
     short = "" if found.host_bytes <= room else f", which has {room / GIB:.1f} GiB: lower rates need less"

@@ -18,10 +18,11 @@ from engine.edits.edit import edit_of
 from engine.measures.base import MEASURES, Given
 from engine.measures.nll import token_nll
 from engine.measures.predictions import evaluation_batch_size
-from engine.models import loading
+from engine.models import dry_passes, loading
 from engine.models.dry_passes import dry
 from engine.models.loading import load_sketch
 from engine.models.memory import Room
+from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run import estimate as fits_module
@@ -88,6 +89,34 @@ def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     assert cost == again
     assert cost.left_bytes == 0
     assert found.weight_bytes == pytest.approx(2 * size, rel=0.02)  # and some buffers
+
+
+DEEP = {"num_hidden_layers": 9, "layer_types": ["sliding_attention", "full_attention"] * 4 + ["sliding_attention"]}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "passed"),
+    [
+        ("llama", {"num_hidden_layers": 7}, [2, 3]), ("gemma3_text", DEEP, [3, 5]),
+        pytest.param("gpt_neox", {"num_hidden_layers": 7}, [2, 3], marks=pytest.mark.long),
+        ("gemma3_text", {**DEEP, "layer_types": ["sliding_attention"] * 6 + ["full_attention"] * 3}, [9]),
+    ],
+)  # fmt: skip
+def test_blocks_that_repeat_cost_what_all_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, changes: dict[str, Any], passed: list[int]
+) -> None:
+    folder = str(save_tiny(family, tmp_path, **changes))
+    plan = plans(batch_size=B, selectors=("wanda", "ig") if family == "gpt_neox" else ("wanda", "consensus2"))
+    sketch = load_sketch(folder, device="cpu")
+    start, period = dry_passes._start_and_period(sketch.model, decoder_blocks(sketch.model))
+    assert [start, start + period][: len(passed)] == passed
+
+    def found() -> Estimate:
+        return estimate(load_sketch(folder, device="cpu"), plan, RefusalPlan(reply_tokens=40))
+
+    told = found()
+    monkeypatch.setattr(dry_passes, "_start_and_period", lambda _, blocks: (len(blocks), 1))
+    assert told == found()
 
 
 @pytest.mark.parametrize("what", ["nll", "lrp", pytest.param("path", marks=pytest.mark.long)])
@@ -235,7 +264,6 @@ def a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     def free(size: float) -> None:
         monkeypatch.setattr(loading, "checked_device", lambda _: torch.device("cuda"))
         monkeypatch.setattr(fits_module, "room_on", lambda _: Room(int(size), int(4 * size)))
-        monkeypatch.setattr(loading, "room_on", lambda _: Room(int(size), int(4 * size)))
 
     return free
 
@@ -257,7 +285,7 @@ def test_doctors_verdict_follows_the_memory_that_is_free(
 
     def verdict(free: float) -> fits_module.Fits:
         a_card(free)
-        return fits_module.fits(str(wide), None, "auto", "bfloat16")
+        return fits_module.fits(str(wide), load_sketch(str(wide), dtype="bfloat16"))
 
     ample = verdict(2 * whole.peak_bytes + whole.host_bytes)
     assert (ample.state, ample.next_step) == ("ok", None)
@@ -312,7 +340,7 @@ def test_a_model_that_cannot_be_traced_is_judged_by_its_weights(
     weights = 2 * sum(parameter.numel() for parameter in tiny_model("llama", **WIDE).parameters())
     for free, state in ((weights, "note"), (weights - 1, "problem")):
         a_card(free)
-        found = fits_module.fits(str(wide), None, "auto", "bfloat16")
+        found = fits_module.fits(str(wide), load_sketch(str(wide), dtype="bfloat16"))
         assert found.state == state
         assert "it cannot be estimated" in found.found
 
