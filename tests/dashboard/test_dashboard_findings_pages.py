@@ -165,16 +165,29 @@ def test_how_evenly_masks_lie_over_the_blocks():
             removed, there = blocks.get(row["block"], (0, 0))
             blocks[row["block"]] = (removed + row["removed"], there + row["rows"])
         shares[name] = {block: removed / there for block, (removed, there) in blocks.items()}
-    most, even = (end(shares, key=lambda name: max(shares[name].values()) - min(shares[name].values()))
-                  for end in (max, min))  # fmt: skip
-    high, low = (end(shares[most], key=shares[most].get) for end in (max, min))
-    told = (
-        f"{title(most)}'s lowest 30% hold {shares[most][high]:.0%} of block {high} and {shares[most][low]:.0%} of "
-        f"block {low}; {title(even)}'s {min(shares[even].values()):.0%} to {max(shares[even].values()):.0%} of every "
-        "block"
+    last = max(table["block"])
+    ratio = {
+        name: statistics.mean(share for block, share in of.items() if block < last / 3)
+        / statistics.mean(share for block, share in of.items() if block > last * 2 / 3)
+        for name, of in shares.items()
+    }
+    who = [
+        palette.in_order([name for name in ratio if test(ratio[name])])
+        for test in (lambda r: r >= 2, lambda r: r <= 0.5)
+    ]
+    assert any(who)
+    told = rows.uneven(found).split("; ")
+    for names, sentence in zip([names for names in who if names], told, strict=True):
+        assert re.split(", | and ", re.split(" takes? | the reverse", sentence)[0]) == list(map(title, names))
+    assert told[0].endswith("of the first third of the blocks as of the last") == bool(who[0])
+    even = found.filter(selector="random")
+    assert rows.uneven(even) == (
+        "No mask takes at least twice as much of the first third of the blocks as of the last, or the reverse"
     )
-    assert rows.uneven(found, rate) == told
-    assert rows.uneven(found.clear(), rate) == "No mask is known"
+    half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
+    assert rows.uneven(even.with_columns(share=half)) == (
+        "Random takes at least twice as much of the last third of the blocks as of the first"
+    )
 
 
 def test_a_map_with_a_pattern_says_it_and_else_its_ends():

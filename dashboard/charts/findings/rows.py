@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 import polars as pl
 
-from dashboard.charts import formats, matrix, palette
+from dashboard.charts import matrix, palette
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
@@ -142,20 +142,23 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
     return f"{start} {', '.join(f'in block {block} for {words.titles(names, 3)}' for block, names in ordered[:2])}"
 
 
-def uneven(masks: pl.DataFrame, rate: float) -> str:
-    """Which masks lie least and most evenly over the blocks. masks: selector, block, share of its rows that are
-    removed, of one rate; Random is named where it is not the most even."""
-    share, block = pl.col("share"), pl.col("block")
-    ends = masks.group_by("selector", maintain_order=True).agg(
-        low=share.min(), high=share.max(), least=block.get(share.arg_min()), most=block.get(share.arg_max())
+def uneven(masks: pl.DataFrame) -> str:
+    """Whose masks take at least twice as large a share of the first third of the blocks as of the last, and the
+    reverse. masks: selector, block, share of its rows that are removed, of one rate."""
+    third, last = pl.col("block").max() / 3, pl.col("block").max()
+    first, rest = (
+        pl.col("share").filter(one).mean() for one in (pl.col("block") < third, pl.col("block") > last - third)
     )
-    ordered = ends.sort(pl.col("high") - pl.col("low"), maintain_order=True).rows(named=True)
-    if not ordered:
-        return "No mask is known"
-    first, last = ordered[0], ordered[-1]
-    told = (
-        f"{palette.title(last['selector'])}'s lowest {formats.rate(rate)} hold {last['high']:.0%} of block "
-        f"{last['most']} and {last['low']:.0%} of block {last['least']}"
+    ends = masks.group_by("selector", maintain_order=True).agg(first=first, rest=rest)
+    early, late = (
+        ends.filter(pl.col(a) >= 2 * pl.col(b))["selector"].to_list() for a, b in (("first", "rest"), ("rest", "first"))
     )
-    even = f"{palette.title(first['selector'])}'s {first['low']:.0%} to {first['high']:.0%} of every block"
-    return told if len(ordered) == 1 else f"{told}; {even}"
+    what = "at least twice as much of the first third of the blocks as of the last"
+    if not early and not late:
+        return f"No mask takes {what}, or the reverse"
+    told = [f"{words.titles(early, 99)} {words.verb(early, 'takes', 'take')} {what}"] if early else []
+    reverse = "the reverse" if early else "at least twice as much of the last third of the blocks as of the first"
+    told += (
+        [f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}"] if late else []
+    )
+    return "; ".join(told)

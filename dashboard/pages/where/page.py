@@ -82,7 +82,7 @@ def _depth(source: Source) -> Drawn:
             f"({row['share']:.1%})",
         )  # fmt: skip
         below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
-        source.show(figure, "mask-depth", finding=findings.uneven(shares, rate), below=below)
+        source.show(figure, "mask-depth", finding=findings.uneven(shares), below=below)
         return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
     for start in range(0, len(panels), 2):
