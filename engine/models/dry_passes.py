@@ -68,10 +68,9 @@ def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
         def through(count: int, works: Iterable[Callable[[], object]]) -> list[PassCost]:
             others = [*blocks[count:]]
             del blocks[count:]
-            try:
-                return [cost(work) for work in works]
-            finally:
-                blocks.extend(others)
+            found = [cost(work) for work in works]
+            blocks.extend(others)
+            return found
 
         def costs(*works: Callable[[], object]) -> list[PassCost]:
             few, periods = through(start, works), (len(blocks) - start) // period
@@ -99,11 +98,10 @@ def _start_and_period(model: Any, blocks: nn.ModuleList) -> tuple[int, int]:
 
 def _kind(block: nn.Module) -> Iterator[object]:
     """Equal for blocks that do the same: classes, settings and shapes of their modules."""
+    yield [(name, tensor.shape, tensor.dtype) for name, tensor in block.state_dict().items()]
     for path, module in block.named_modules():
         plain = {name: value for name, value in vars(module).items() if isinstance(value, bool | int | float | str)}
-        plain.pop("layer_idx", None)  # whose entry in the cache
-        tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
-        yield path, type(module), plain, [(name, tensor.shape, tensor.dtype) for name, tensor in tensors]
+        yield path, type(module), {**plain, "layer_idx": None}  # whose entry in the cache
 
 
 class _Meter(TorchDispatchMode):

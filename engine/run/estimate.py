@@ -197,13 +197,10 @@ class _Tracer:
         def reduce(method: Any, layer: int, values: Tensor) -> None:
             sums[method, layer] = values.abs().sum((0, 1))
 
-        def gradient(logits: Tensor) -> Tensor:
-            return objective_gradient(logits, ids, "loss")
-
-        model = self.dry.model
+        model, rows = self.dry.model, self.dry.passed(self.rows)
         wanted = Wanted(["lrp" if one_pass is lrp else "grad_x_input"], reduce)
         with torch.enable_grad():
-            one_pass(model, self.dry.passed(self.rows), Inputs(model, ids, None), gradient, wanted)
+            one_pass(model, rows, Inputs(model, ids, None), lambda it: objective_gradient(it, ids, "loss"), wanted)
 
     def sweep(self) -> Iterator[Work]:
         plan, asked = self.plan, self.plan.replies
@@ -402,13 +399,10 @@ def fits_in(needed_bytes: int, free_bytes: int) -> bool:
 
 def told(found: Estimate) -> str:
     """Weights and the most costly pass, in words."""
-    weights = f"{found.weight_bytes / GIB:.2f} GiB of weights in {found.dtype}"
-    if not found.work:
-        return weights
     most = found.most_costly
     return (
-        f"{weights}, {found.peak_bytes / GIB:.2f} GiB with the most costly pass ({most.stage}: {most.what}, "
-        f"{most.batch} at a time)"
+        f"{found.weight_bytes / GIB:.2f} GiB of weights in {found.dtype}, {found.peak_bytes / GIB:.2f} GiB with the "
+        f"most costly pass ({most.stage}: {most.what}, {most.batch} at a time)"
     )
 
 
