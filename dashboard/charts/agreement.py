@@ -41,10 +41,8 @@ def both_ways(frame: pl.DataFrame, *columns: str) -> Pairs:
     return found
 
 
-def triangle(
-    found: Pairs, selectors: Sequence[str], value: str, heading: str, below: str, chance: bool = False
-) -> go.Figure:
-    """`value` of every pair once: a triangle. chance: less what random masks of the same sizes share."""
+def triangle(found: Pairs, selectors: Sequence[str], value: str, heading: str, below: str) -> go.Figure:
+    """`value` of every pair once: a triangle. Colours are from the least to the largest of what sentences name."""
 
     def cell(a: str, b: str) -> tuple[Cell, str]:
         pair = found.get((a, b), {})
@@ -54,7 +52,7 @@ def triangle(
         told = f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value.capitalize()} {number:.4f}"
         if random is not None:
             told += f"<br>random masks of the same sizes: {random:.4f}"
-        return (number if not chance else None if random is None else number - random), told
+        return number, told
 
     rows, columns = selectors[1:], selectors[:-1]
     cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
@@ -62,12 +60,11 @@ def triangle(
     pale = _pale(rows, columns)
     coloured = [number for i, line in enumerate(values) for j, number in enumerate(line)
                 if (i, j) not in pale and axes.is_finite(number)]  # fmt: skip
-    ends = (min(coloured, default=0.0), max(coloured, default=1.0))
     return matrix.matrix(
         values, list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading,
         below=f"{below}; bright: alike{left_out(selectors)}", text=matrix.number,
         hover=[[told for _, told in line] for line in cells],
-        span=(-0.8, 0.8) if chance else ends, diverging=chance, pale=pale,
+        span=(min(coloured, default=0.0), max(coloured, default=1.0)), pale=pale,
     )  # fmt: skip
 
 

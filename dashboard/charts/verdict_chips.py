@@ -31,7 +31,6 @@ _ROBUST = {
 }  # fmt: skip
 NONE_FAITHFUL = "No score is shown to be faithful"
 NOT_MEASURED = (UNKNOWN, "not measured")
-_TICKS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     def place(share: float) -> float:
         return 100 * (math.log(share) - least) / (most - least) if share > 0 else 0.0
 
-    ticks = [share for share in _TICKS if least < math.log(share) < most]
+    ticks = [share for share in (10.0**power for power in range(-6, 1)) if least < math.log(share) < most]
     axis = "".join(f'<small style="left:{place(share):.2f}%">{share_text(share)}</small>' for share in ticks)
     random = [f'<s style="left:{place(share):.2f}%"></s>' for share in known.filter(selector=BASELINE)["budget"]]
     return {"": f'<div class="budget-bar" aria-hidden="true">{axis}</div>'} | {

@@ -138,20 +138,16 @@ _DOES = {stamps.ANSWERS: "answers", stamps.REFUSES: "refuses", stamps.BROKEN: "w
 def told(one: Try) -> str:
     """What the model does with the prompt after the edit, and without random rows; "" where that is not known."""
     does = {side: _DOES.get(one.stamp(outcome), "") for side, outcome in one.outcomes.items()}
-    edit, before = one.request.edit, does.get("before")
-
-    def now(side: Side) -> str:
-        word = "still " if does[side] == before else "" if does[side] == _DOES[stamps.BROKEN] else "now "
-        return f"it {word}{does[side]}"
-
-    if not before or not does.get("after"):
+    before, after, control = (does.get(side, "") for side in SIDES)
+    if not before or not after:
         return ""
+    edit, still = one.request.edit, {before: "it still "}
     which = f"{edit.describe()}:"
     if edit.order:
         end = {"lerf": "lowest", "morf": "highest"}[edit.order]
         which = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}"
-    control = f"; without random rows {now('control')}" if does.get("control") else ""
-    return f"{which} {now('after')}{control}"
+    beside = f"; without random rows {still.get(control, 'it ')}{control}" if control else ""
+    return f"{which} {still.get(after, 'it ')}{after}{beside}"
 
 
 def session_json(tries: list[Try]) -> str:

@@ -158,7 +158,8 @@ def model_card(
         domain=as_text(str(edit.spec.get("domain", "one domain")).replace("+", " and ")),
         loading=loading(effect.about.get("dtype")), measured_in=str(effect.about.get("dtype", "")),
         chosen_by="in a way that its mask file does not tell" if edit.spec.get("made") == UNTOLD else "by hand",
-        sections=[(title, said, _cells(values), otherwise) for title, said, values, otherwise in sections],
+        sections=[(title, said, [(_cell(key), _cell(one)) for key, one in values.items()], otherwise)
+                  for title, said, values, otherwise in sections],
     )  # fmt: skip
     return f"{card.content}\n"
 
@@ -172,10 +173,6 @@ def _rescue(known: Json) -> str:
             "taken under a looser cap of refused base prompts."
         )
     return "Not a rescue point: on the calibration pairs the cell is within the caps."
-
-
-def _cells(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(_cell(key), _cell(value)) for key, value in values.items()]
 
 
 def _cell(value: Any) -> str:

@@ -37,19 +37,12 @@ class Quality:
         """2 TP / (2 TP + FP + FN)."""
         return _ratio(2 * self.true_positives, 2 * self.true_positives + self._mistakes)
 
-    @property
-    def precision_interval(self) -> Interval | None:
-        return _wilson(self.true_positives, self.true_positives + self.false_positives)
-
-    @property
-    def recall_interval(self) -> Interval | None:
-        return _wilson(self.true_positives, self.true_positives + self.false_negatives)
-
-    @property
-    def f1_interval(self) -> Interval | None:
-        """Wilson's interval of the Jaccard index J = TP / (TP + FP + FN), mapped by F1 = 2J / (1 + J)."""
-        jaccard = _wilson(self.true_positives, self.true_positives + self._mistakes)
-        return jaccard and Interval(*(2 * end / (1 + end) for end in jaccard))
+    def interval(self, rate: str) -> Interval | None:
+        """Wilson's of `precision` or `recall`; of `f1` that of J = TP / (TP + FP + FN), mapped by F1 = 2J / (1 + J)."""
+        others = {"precision": self.false_positives, "recall": self.false_negatives, "f1": self._mistakes}
+        tried = self.true_positives + others[rate]
+        found = wilson(self.true_positives, tried) if tried else None
+        return found and Interval(*(2 * end / (1 + end) for end in found)) if rate == "f1" else found
 
     @property
     def _mistakes(self) -> int:
@@ -172,7 +165,7 @@ def _line(found: Quality) -> dict[str, float | int | None]:
         **vars(found),
     }
     for name in ("precision", "recall", "f1"):
-        interval = getattr(found, f"{name}_interval")
+        interval = found.interval(name)
         line[name] = getattr(found, name)
         line[f"{name}_low"], line[f"{name}_high"] = interval or (None, None)
     return line
@@ -185,7 +178,3 @@ def _chance(yes_first: float, yes_second: float) -> float:
 
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _wilson(part: int, whole: int) -> Interval | None:
-    return wilson(part, whole) if whole else None

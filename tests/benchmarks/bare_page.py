@@ -35,14 +35,15 @@ def curves() -> None:
 
 
 def agreement() -> None:
-    shown = st.segmented_control("Show", ["Shared", "Above chance"], default="Shared")
+    shown = st.segmented_control("Show", ["Shared rows", "Whole rankings"], default="Shared rows")
+    if shown == "Whole rankings":
+        figure = _matrix(pl.read_parquet(results / "spearman.parquet"), "spearman")
+        st.plotly_chart(figure, alt="Spearman, over all of the rows", key="spearman")
+        return
     jaccard = pl.read_parquet(results / "jaccard.parquet").filter((pl.col("rate") - 0.3).abs() < 1e-9)
-    if shown == "Above chance":
-        jaccard = jaccard.with_columns(pl.col("jaccard") - pl.col("expected_random"))
-    end = ", less that of random masks" if shown == "Above chance" else "; bright: alike"
     for column, name in zip(st.columns(2), ("Attention", "MLP"), strict=True):
         figure = _matrix(jaccard.filter(sublayer=name.lower()), "jaccard")
-        column.plotly_chart(figure, alt=f"{name}: rows that either does{end}", key=name)
+        column.plotly_chart(figure, alt=f"{name}: rows that either does; bright: alike", key=name)
 
 
 def _matrix(table: pl.DataFrame, value: str) -> go.Figure:

@@ -118,13 +118,13 @@ def selector_change(page: Page, *, removed: bool) -> float:
 
 
 def agreement_change(page: Page, *, removed: bool) -> float:
-    """The other measure of overlap, and back."""
-    name = "Above chance" if removed else "Shared"
+    """Correlations of whole rankings in the place of overlaps, and back."""
+    name = "Whole rankings" if removed else "Shared rows"
     start = time.perf_counter()
     page.get_by_role("radio", name=name, exact=True).or_(
         page.get_by_role("button", name=name, exact=True)
     ).first.click()
-    figure(page, "either does, less" if removed else "either does; bright")
+    figure(page, "over all of the rows" if removed else "either does; bright")
     return time.perf_counter() - start
 
 

@@ -60,7 +60,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     ],
     "where": [
         ({}, {
-            "rate": slider("rate", 0.5), "above chance": switch("value", "Above chance"),
+            "rate": slider("rate", 0.5), "whole rankings": switch("value", "Spearman"),
         }),
         ({"part": "Depth"}, {
             "level": switch("level", "Projections"), "selectors": several("selectors", "lrp", "wanda"),

@@ -134,7 +134,7 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
     ("said", "told_of"),
     [
         ("aab", "Without Fisher's lowest 1% it still answers; without random rows it writes broken text"),
-        ("ara", "Without Fisher's lowest 1% it now refuses; without random rows it still answers"),
+        ("ara", "Without Fisher's lowest 1% it refuses; without random rows it still answers"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("a?", ""),

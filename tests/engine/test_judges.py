@@ -137,13 +137,13 @@ def test_quality_and_its_intervals() -> None:
     assert found.recall is not None
     harmonic = 2 / (1 / found.precision + 1 / found.recall)
     assert found.f1 == pytest.approx(harmonic)
-    for interval, hits, n in ((found.precision_interval, 9, 11), (found.recall_interval, 9, 12)):
+    for interval, hits, n in ((found.interval("precision"), 9, 11), (found.interval("recall"), 9, 12)):
         scipys = binomtest(hits, n).proportion_ci(method="wilson")
         assert interval == pytest.approx((scipys.low, scipys.high))
     jaccard = binomtest(9, 14).proportion_ci(method="wilson")
-    assert found.f1_interval == pytest.approx([2 * j / (1 + j) for j in (jaccard.low, jaccard.high)])
+    assert found.interval("f1") == pytest.approx([2 * j / (1 + j) for j in (jaccard.low, jaccard.high)])
     nothing = quality([False], [False])
-    assert nothing.precision is nothing.recall is nothing.f1 is nothing.precision_interval is None
+    assert nothing.precision is nothing.recall is nothing.f1 is nothing.interval("precision") is None
 
 
 def given(count: int) -> list[GivenReply]:

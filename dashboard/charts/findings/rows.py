@@ -13,17 +13,16 @@ _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
 
-def overlap(jaccard: pl.DataFrame, place: str, *, above_chance: bool = False) -> str:
+def overlap(jaccard: pl.DataFrame, place: str) -> str:
     """Of one rate and sublayer: how much half of the pairs share at most, and who share most; Random counts where all
     pairs hold it. place: what the sublayer is called."""
-    value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
-    part = jaccard.with_columns(value=value).filter(pl.col("value").is_not_null())
+    part = jaccard.with_columns(value=pl.col("jaccard")).drop_nulls("value")
     if part.is_empty():
         return f"{place}: no overlap is known"
     least, most = _ends(part, _pair)
     if least == most:
         return f"{place}: all pairs share as many rows, {most[1]}"
-    chance = part["expected_random"].mean() if not above_chance and "expected_random" in part else None
+    chance = part["expected_random"].mean()
     beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
     half = matrix.number(float(np.median(_counted(part)["value"])))
     return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"

@@ -14,8 +14,8 @@ from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
 
-JACCARD, ABOVE_CHANCE, RANKINGS = "Jaccard", "Above chance", "Spearman"
-_SHOWN = {JACCARD: "Shared", ABOVE_CHANCE: "Above chance", RANKINGS: "Rankings"}
+JACCARD, RANKINGS = "Jaccard", "Spearman"
+_SHOWN = {JACCARD: "Shared rows", RANKINGS: "Whole rankings"}
 _NOTES = ("Random stands for the mean over its seeds.",)
 MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
@@ -29,9 +29,7 @@ def _agreement(source: Source) -> Drawn:
     with layout.told():
         rankings = source.table("spearman")
     with source.bar:
-        chance = overlaps["expected_random"].null_count() < overlaps.height  # the paper did not print it
-        shown = [name for name in _SHOWN if chance or name != ABOVE_CHANCE]
-        value = selection.switch("Show", shown, "value", default=JACCARD, title=_SHOWN.__getitem__)
+        value = selection.switch("Show", tuple(_SHOWN), "value", default=JACCARD, title=_SHOWN.__getitem__)
         rate = selection.rate(overlaps["rate"], "rate") if value != RANKINGS else None
     selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
     pairs = agreement.both_ways(rankings, "spearman")
@@ -40,15 +38,14 @@ def _agreement(source: Source) -> Drawn:
         figure = agreement.triangle(pairs, selectors, "spearman", "Spearman of the scores", "over all of the rows")
         source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
         return Drawn(rankings, notes=_NOTES)
-    above_chance = value == ABOVE_CHANCE
-    below = "Jaccard, rows that both remove ÷ rows that either does" + ", less that of random masks" * above_chance
+    below = "Jaccard, rows that both remove ÷ rows that either does"
     for column, (sublayer, title) in zip(source.hero().columns(2), SUBLAYER_TITLES.items(), strict=True):
         part = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("sublayer") == sublayer)
         place = f"{title}, lowest {formats.rate(rate)}"
         with column:
             pairs = agreement.both_ways(part, "jaccard", "expected_random")
-            figure = agreement.triangle(pairs, selectors, "jaccard", place, below, above_chance)
-            told = findings.overlap(part, place, above_chance=above_chance)
+            figure = agreement.triangle(pairs, selectors, "jaccard", place, below)
+            told = findings.overlap(part, place)
             tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=told, hero=True)
     return Drawn(overlaps, notes=_NOTES)
 
