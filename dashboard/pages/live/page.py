@@ -179,14 +179,14 @@ def _keep(one: Try) -> None:
 
 def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, shade: str) -> None:
     """A try as far as it came. shade: what tokens are shaded by."""
-    told = tries.told(last) if last.ended and not (last.problem or last.unlike) else ""
+    does = tries.told(last) if last.ended and not (last.problem or last.unlike) else ""
     if last.problem:
         status.warning(layout.worded(last.problem))
     elif last.unlike:
         status.warning(layout.plain(last.unlike))
-    elif told:
+    elif does:
         with status:
-            layout.finding(told, _SHADES[shade].strip())
+            layout.finding(does, _SHADES[shade].strip())
     _cards(last, cards, shade)
     with below:
         if not last.problem:
@@ -200,7 +200,7 @@ def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator
             columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
             edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
             share.offer(last.request.prompt, columns, edit)
-            layout.footnote(_UNDERLINED + ("" if told else _SHADES[shade]), stamps.explained(last.reference))
+            layout.footnote(_UNDERLINED + ("" if does else _SHADES[shade]), stamps.explained(last.reference))
 
 
 def _cards(last: Try, cards: Cards, shade: str) -> None:
