@@ -121,11 +121,41 @@ def test_ticks_are_few_inside_and_powers_of_ten(low, high):
         assert all(tick == round(tick) for tick in ticks)
 
 
+def test_who_destroys_the_model_stands_back_and_who_always_does_shares_a_name():
+    rates = (0.0, 0.1, 0.3)
+    nlls = {"fisher": (1, 1.2, 2), "lrp": (1, 1.2, 9), "random": (1, 9, 9), "ig": (1, 9, 9), "wanda": (1, 9, 8)}
+
+    def figure(names, order="lerf"):
+        cells = [(name, rate, float(nll)) for name in names for rate, nll in zip(rates, nlls[name], strict=True)]
+        frame = pl.DataFrame(cells, schema=["selector", "rate", "nll"], orient="row")
+        frame = frame.with_columns(
+            pl.lit(order).alias("order"), pl.lit(None, pl.Float64).alias("error"), destroyed=pl.col("nll") > 5, seeds=1,
+            rows_removed=None, tokens=None, plateau=False, printed=None,
+        )  # fmt: skip
+        return curve_chart.curves(frame, order, baseline=1.0, saturated=5.0)
+
+    def back(drawn):
+        return {trace.name for trace in drawn.data if trace.opacity is not None}
+
+    assert back(figure(nlls)) == {"LRP", "IG", "Wanda"}
+    assert back(figure(nlls, "morf")) == set()
+    assert back(figure(["random", "ig", "wanda"])) == set()  # where nobody is left, nobody stands back
+
+    assert not [
+        note for note in figure(nlls).layout.annotations if note.name == "line end"
+    ]  # two of them: each has its own
+    nlls["magnitude"] = (1, 8, 8)
+    [joint] = [note for note in figure(nlls).layout.annotations if note.name == "line end"]
+    assert joint.text == "3 scores"
+    alone = {trace.name for trace in figure(nlls).data if trace.showlegend is False}
+    assert alone == {"IG", "Wanda", "Magnitude"}
+
+
 def test_few_small_rates_have_the_same_room_each_and_keep_their_values():
     def figure(rates):
         frame = pl.DataFrame({"rate": rates}).with_columns(
             pl.lit("lrp").alias("selector"), pl.lit("lerf").alias("order"), pl.lit(2.0).alias("nll"), seeds=1,
-            error=None, rows_removed=None, tokens=None, plateau=False, printed=None,
+            error=None, rows_removed=None, tokens=None, plateau=False, printed=None, destroyed=False,
         )  # fmt: skip
         return curve_chart.curves(frame, "lerf", baseline=1.0)
 
