@@ -430,7 +430,7 @@ class Preset(NamedTuple):
 
 
 _QUICK = AuditPlan(
-    scoring=ScorePlan(samples=32), eval_samples=12, eval_length=128, sweep_rates=(0.0, 0.01, 0.03, 0.1, 0.3),
+    scoring=ScorePlan(samples=32), eval_samples=16, eval_length=128, sweep_rates=(0.0, 0.01, 0.03, 0.1, 0.3),
     budget_rates=(0.01, 0.03, 0.1, 0.3, 0.5), budget_resolution=0.2, gap_rates=(0.1, 0.3),
     specific_rates=(0.01, 0.03, 0.1, 0.3), matched_seeds=tuple(range(42, 47)), baseline_seeds=tuple(range(42, 47)),
     stability_sizes=(8, 16, 32), stability_rates=(0.3,), calibration_draws=0, agreement_rates=(0.3,), null_seeds=(0, 1),

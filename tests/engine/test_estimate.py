@@ -26,7 +26,7 @@ from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run import estimate as fits_module
-from engine.run.audit_plan import AuditPlan, ScorePlan
+from engine.run.audit_plan import PRESETS, AuditPlan, ScorePlan
 from engine.run.estimate import SWEEP, Estimate, Work, estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Cell, LocalRunner, Results
@@ -366,8 +366,9 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     assert "activations" not in told
     assert main([*given, "--preset", "quick", "--rates", "0,0.5", "--json"]) == 0  # its windows, our rates
     quick = json.loads(capsys.readouterr().out)["work"]
-    same = "score sweep --samples 32 --eval-samples 16 --eval-length 256 --rates 0,0.5 --json"
-    assert main([*given, *same.split()]) == 0
+    plan = PRESETS["quick"].plan
+    read = f"--samples {plan.scoring.samples} --eval-samples {plan.eval_samples} --eval-length {plan.eval_length}"
+    assert main([*given, *f"score sweep {read} --rates 0,0.5 --json".split()]) == 0
     assert json.loads(capsys.readouterr().out)["work"] == quick
     assert main([*given, "swep", *small]) == 2
     assert "did you mean 'sweep'" in capsys.readouterr().err
