@@ -1,5 +1,6 @@
 """What a run will take, from shapes alone, against what it takes: FLOPs by hand, memory by torch's allocator."""
 
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,6 +55,7 @@ def attention_flops(config: Any, batch: int, length: int) -> int:
 
 def allocator_peak(work: Callable[[], object]) -> int:
     """Most bytes that torch's allocator held at once beyond those before, by its own record."""
+    gc.collect()  # what earlier tests left is not to go meanwhile
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         work()
     now = most = 0
