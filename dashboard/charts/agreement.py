@@ -50,8 +50,7 @@ def triangle(found: Pairs, selectors: Sequence[str], value: str, heading: str, b
         if number is None:
             return None, ""
         told = f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value.capitalize()} {number:.4f}"
-        if random is not None:
-            told += f"<br>random masks of the same sizes: {random:.4f}"
+        told += f"<br>random masks of the same sizes: {random:.4f}" if random is not None else ""
         return number, told
 
     rows, columns = selectors[1:], selectors[:-1]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.chat import edits, effects, live, stamps
+from dashboard.chat import edits, effects, live, marked, stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Entry, Event, Outcome, Piece, Side, SideName, fitting_threads
 from dashboard.state import shipped
@@ -138,16 +138,19 @@ _DOES = {stamps.ANSWERS: "answers", stamps.REFUSES: "refuses", stamps.BROKEN: "w
 def told(one: Try) -> str:
     """What the model does with the prompt after the edit, and without random rows; "" where that is not known."""
     does = {side: _DOES.get(one.stamp(outcome), "") for side, outcome in one.outcomes.items()}
-    before, after, control = (does.get(side, "") for side in SIDES)
-    if not before or not after:
+    edit, before = one.request.edit, does.get("before")
+
+    def now(side: Side) -> str:
+        same = does[side] == before
+        if same and before == "answers" and not marked.alike(one.outcomes["before"].text, one.outcomes[side].text):
+            return "it answers otherwise"
+        return f"it {'still ' * same}{does[side]}"
+
+    if not before or not does.get("after"):
         return ""
-    edit, still = one.request.edit, {before: "it still "}
-    which = f"{edit.describe()}:"
-    if edit.order:
-        end = {"lerf": "lowest", "morf": "highest"}[edit.order]
-        which = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}"
-    beside = f"; without random rows {still.get(control, 'it ')}{control}" if control else ""
-    return f"{which} {still.get(after, 'it ')}{after}{beside}"
+    end = "lowest" if edit.order == "lerf" else "highest"
+    rows = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}" if edit.order else "Edited,"
+    return f"{rows} {now('after')}" + (f"; without random rows {now('control')}" if does.get("control") else "")
 
 
 def session_json(tries: list[Try]) -> str:

