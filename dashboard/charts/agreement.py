@@ -12,6 +12,7 @@ from dashboard.charts.findings.rows import counts, left_out
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
+Ends = tuple[float, float]
 
 
 def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
@@ -41,29 +42,32 @@ def both_ways(frame: pl.DataFrame, *columns: str) -> Pairs:
     return found
 
 
-def triangle(found: Pairs, selectors: Sequence[str], value: str, heading: str, below: str) -> go.Figure:
-    """`value` of every pair once: a triangle. Colours are from the least to the largest of what sentences name."""
+def span(of_figures: Sequence[Pairs], value: str) -> Ends:
+    """The ends of the colours of all these figures: the least and the largest number that a sentence names."""
+    pairs = [(counts(*pair), numbers[value]) for figure in of_figures for pair, numbers in figure.items()]
+    known = [(named, number) for named, number in pairs if axes.is_finite(number)] or [(True, 0.0), (True, 1.0)]
+    coloured = [number for named, number in known if named] or [number for _, number in known]
+    return min(coloured), max(coloured)
+
+
+def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, below: str, ends: Ends) -> go.Figure:
+    """`value` of every pair once: a triangle. ends: of the colours (`span`)."""
 
     def cell(a: str, b: str) -> tuple[Cell, str]:
-        pair = found.get((a, b), {})
+        pair = pairs.get((a, b), {})
         number, random = pair.get(value), pair.get("expected_random")
         if number is None:
             return None, ""
-        told = f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value.capitalize()} {number:.4f}"
-        told += f"<br>random masks of the same sizes: {random:.4f}" if random is not None else ""
-        return number, told
+        chance = f"<br>random masks of the same sizes: {random:.4f}" if random is not None else ""
+        return number, f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value.capitalize()} {number:.4f}{chance}"
 
     rows, columns = selectors[1:], selectors[:-1]
     cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
-    values = [[number for number, _ in line] for line in cells]
-    pale = _pale(rows, columns)
-    coloured = [number for i, line in enumerate(values) for j, number in enumerate(line)
-                if (i, j) not in pale and axes.is_finite(number)]  # fmt: skip
     return matrix.matrix(
-        values, list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading,
-        below=f"{below}; bright: alike{left_out(selectors)}", text=matrix.number,
-        hover=[[told for _, told in line] for line in cells],
-        span=(min(coloured, default=0.0), max(coloured, default=1.0)), pale=pale,
+        [[number for number, _ in line] for line in cells], list(map(palette.title, columns)),
+        list(map(palette.title, rows)), heading=heading, below=f"{below}; bright: alike{left_out(selectors)}",
+        text=matrix.number, hover=[[words for _, words in line] for line in cells], span=ends,
+        pale=_pale(rows, columns),
     )  # fmt: skip
 
 

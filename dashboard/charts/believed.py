@@ -412,7 +412,8 @@ def rank_shares(distribution: pl.DataFrame) -> go.Figure:
     figure = go.Figure(
         [
             go.Bar(
-                x=labels, y=rows[column].to_list(), name=name, text=[_percent(value) for value in rows[column]],
+                x=labels, y=rows[column].to_list(), name=name,
+                text=["" if x is None or not 0.02 <= x < math.inf else f"{x:.1%}" for x in rows[column]],
                 textposition="inside", insidetextanchor="middle", insidetextfont={"color": "#000000"},
                 marker={
                     "color": colour,
@@ -427,7 +428,3 @@ def rank_shares(distribution: pl.DataFrame) -> go.Figure:
     figure.update_yaxes(title="share of Consensus-2's mask", tickformat=".0%", range=[0, 1])
     figure.update_layout(barmode="stack")
     return finished(figure, "Where Consensus-2 takes its rows from")
-
-
-def _percent(value: Any) -> str:
-    return "" if value is None or not math.isfinite(value) or value < 0.02 else f"{value:.1%}"

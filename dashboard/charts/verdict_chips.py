@@ -116,9 +116,8 @@ def answer(verdicts: pl.DataFrame) -> str:
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:
-    """Selector -> its budget as a mark in HTML on its interval, all on one logarithmic scale, with a line at that of
-    random rows, and "" -> its numbers; none where no budget is known. The words stand beside it, so it is hidden from
-    screen readers."""
+    """Selector -> its budget as a mark in HTML on its interval, all on one logarithmic scale ("": its numbers), with a
+    line at that of random rows; none where no budget is known. Words stand beside it: no screen reader reads it."""
     if not {"budget", "budget_low", "budget_high"} <= set(verdicts.columns):
         return {}
     ends = verdicts.select("selector", "budget", pl.col("budget_low", "budget_high").fill_null(pl.col("budget")))

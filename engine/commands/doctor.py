@@ -186,7 +186,7 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
         yield Finding("problem", "model", str(error))
         return
     yield Finding("ok", "model", f"{model_id}: {rows.n_rows:,} rows, {len(rows.layers)} layers, {rows.n_blocks} blocks")
-    sketch = None
+    sketch, read = None, list[Finding]()
     try:
         sketch = load_sketch(model_id, revision=revision, device=device, dtype=dtype)
         read = [*_reading(model_id, revision, sketch)]  # before `fits` uses it up

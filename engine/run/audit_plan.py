@@ -440,7 +440,7 @@ _QUICK = AuditPlan(
 )  # fmt: skip
 PRESETS = {
     "quick": Preset(
-        "less text, fewer rates, fewer analyses, no word on stability",
+        "less text, fewer rates, fewer analyses, no further calibration text",
         _QUICK,
         ("agreement", "depth", "sweep", "budget", "specific", "verdict"),
     ),

@@ -225,7 +225,32 @@ def test_selectors_that_rank_alike_stand_side_by_side():
     order = [groups[name] for name in agreement.by_likeness(pairs, names)]
     assert sum(a != b for a, b in itertools.pairwise(order)) == 2
     assert agreement.by_likeness(pairs | {("c", "ig"): {}}, names) == names
-    assert agreement.triangle({}, ["lrp"], "spearman", "", "").data[0].zmax == 1
+    assert agreement.span([{}], "spearman") == (0, 1)
+
+
+def test_colours_of_two_triangles_are_of_one_scale():
+    low, high, made_of = ({"jaccard": number} for number in (0.1, 0.6, 0.9))
+    tables = [
+        {("lrp", "wanda"): low, ("consensus2", "lrp"): made_of},
+        {("ig", "wanda"): high, ("ig", "lrp"): {"jaccard": None}},
+    ]
+    assert agreement.span(tables, "jaccard") == (0.1, 0.6)
+    assert agreement.span([{("consensus2", "lrp"): made_of}], "jaccard") == (0.9, 0.9)  # where sentences name these
+    scales = [
+        (one["data"][0]["zmin"], one["data"][0]["zmax"]) for one in figures(page("where", source="Shipped model"))
+    ]
+    assert len(scales) == 2
+    assert len(set(scales)) == 1
+
+
+def test_damaged_rankings_are_told_where_they_were_asked_for(tmp_path):
+    folder = write_audit(tmp_path / "damaged")
+    (folder / "spearman.parquet").write_bytes(b"not what the manifest says")
+    app = page("where", source="My results", folder=str(folder), value="Whole rankings")
+    (told,) = warnings_of(app)
+    assert "spearman.parquet does not fit the checksum" in told
+    assert not app.exception
+    assert not figures(app)
 
 
 @pytest.mark.usefixtures("full")

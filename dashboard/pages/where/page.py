@@ -1,5 +1,6 @@
 """Where and who: in which blocks selectors see importance, and which selectors take the same rows."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import polars as pl
@@ -26,27 +27,29 @@ SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 def _agreement(source: Source) -> Drawn:
     """Overlaps of masks, attention beside MLP, or correlations of whole rankings."""
     overlaps, rankings = source.table("jaccard"), pl.DataFrame()
-    with layout.told():
-        rankings = source.table("spearman")
     with source.bar:
         value = selection.switch("Show", tuple(_SHOWN), "value", default=JACCARD, title=_SHOWN.__getitem__)
         rate = selection.rate(overlaps["rate"], "rate") if value != RANKINGS else None
-    selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
-    pairs = agreement.both_ways(rankings, "spearman")
-    selectors = agreement.by_likeness(pairs, selectors)
+    with nullcontext() if rate is None else layout.told():  # overlaps take from rankings their order only
+        rankings = source.table("spearman")
+    alike = agreement.both_ways(rankings, "spearman")
+    selectors = agreement.by_likeness(alike, palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]]))
     if rate is None:
-        figure = agreement.triangle(pairs, selectors, "spearman", "Spearman of the scores", "over all of the rows")
+        below, colours = "over all of the rows", agreement.span([alike], "spearman")
+        figure = agreement.triangle(alike, selectors, "spearman", "Spearman of the scores", below, colours)
         source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
         return Drawn(rankings, notes=_NOTES)
-    below = "Jaccard, rows that both remove ÷ rows that either does"
-    for column, (sublayer, title) in zip(source.hero().columns(2), SUBLAYER_TITLES.items(), strict=True):
-        part = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("sublayer") == sublayer)
-        place = f"{title}, lowest {formats.rate(rate)}"
+    at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
+    tables = [at_rate.filter(sublayer=sublayer) for sublayer in SUBLAYER_TITLES]
+    shared = [agreement.both_ways(table, "jaccard", "expected_random") for table in tables]
+    below, colours = "Jaccard, rows that both remove ÷ rows that either does", agreement.span(shared, "jaccard")
+    columns = source.hero().columns(2)
+    for column, (sublayer, title), table, pairs in zip(columns, SUBLAYER_TITLES.items(), tables, shared, strict=True):
+        heading = f"{title}, lowest {formats.rate(rate)}"
         with column:
-            pairs = agreement.both_ways(part, "jaccard", "expected_random")
-            figure = agreement.triangle(pairs, selectors, "jaccard", place, below)
-            told = findings.overlap(part, place)
-            tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=told, hero=True)
+            figure = agreement.triangle(pairs, selectors, "jaccard", heading, below, colours)
+            sentence = findings.overlap(table, heading)
+            tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=sentence, hero=True)
     return Drawn(overlaps, notes=_NOTES)
 
 

@@ -157,10 +157,7 @@ def _rates(verdicts: pl.DataFrame) -> None:
 
 
 def _quality(line: dict[str, Any]) -> tuple[str, ...]:
-    rates = [_rate(line[name], line[f"{name}_low"], line[f"{name}_high"]) for name in ("precision", "recall", "f1")]
+    intervals = [[line[f"{name}{end}"] for end in ("", "_low", "_high")] for name in ("precision", "recall", "f1")]
+    rates = ["–" if rate is None else f"{rate:.3f} ({low:.3f} – {high:.3f})" for rate, low, high in intervals]
     counts = [f"{line[name]:,}" for name in ("replies", "refusals")]
     return line["judge"], line["prompts"], line["source"], *counts, *rates
-
-
-def _rate(value: float | None, low: float | None, high: float | None) -> str:
-    return "–" if value is None else f"{value:.3f} ({low:.3f} – {high:.3f})"

@@ -3,23 +3,18 @@
 import math
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import scipy.stats
-from tiny_audits import nll_of, tables_of, tiny_audit, verdicts
 
-from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.limits import Thresholds
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.stability import ENDS
-from engine.studies.estimate_words import removal_budgets
-from engine.studies.verdict.judged_selectors import BUDGETS, MORE, as_judged_now, judge_selectors
+from engine.studies.verdict.judged_selectors import MORE, as_judged_now, judge_selectors
 from precomputed.paper_tables import load_table
 
 DENSE = 2.0
@@ -483,38 +478,3 @@ def test_the_papers_stable_but_invalid_selectors_are_found() -> None:
     named = table.filter("stable_but_invalid")["selector"].to_list()
     assert sorted(named) == ["mean_activation", "wanda"]
     assert set(table.filter(validity="sufficient")["stability"]) == {"stable"}
-
-
-# A whole audit
-
-
-@pytest.mark.long
-def test_verdicts_of_an_audit(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Store(tmp_path) as store:
-        audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": ("random", "magnitude", "wanda", "ig")},
-            stability_sizes=(3, 6),
-        )
-        table = verdicts(audit)["verdicts"]
-        assert dict(table.schema) == spec("verdicts").schema((*MORE, *BUDGETS))
-        shares = removal_budgets(tables_of("budget", audit)["budget"], "lerf")
-        assert {name: share.share for name, share in shares.items()} == dict(table.select("selector", "budget").rows())
-        assert table["selector"].to_list() == ["random", "magnitude", "wanda", "ig"]
-        assert table["stability"].to_list()[:2] == ["not applicable"] * 2
-        assert set(table["stability"].to_list()[2:]) <= {"stable", "not", "unknown"}
-        assert table["calibration_draws"].to_list() == [None, None, 5, 5]
-        assert table["specific"].to_list()[0] == "not applicable"
-        assert set(table["specific"].to_list()[1:]) <= {"specific", "LeRF only", "MoRF only", "not"}
-        assert set(table["dense_nll"]) == {nll_of(audit, []).nats_per_token}
-        assert table["spearman"].is_null().to_list() == [True, True, False, False]
-
-        audit.plan = replace(audit.plan, stability_sizes=(200,))
-        alone = verdicts(audit)["verdicts"]
-        assert alone["stability"].to_list()[2:] == ["unknown"] * 2
-        assert "need at least 2 sets of 200 calibration windows" in alone["reasons"][3]
-        assert alone["validity"].to_list() == table["validity"].to_list()
