@@ -120,8 +120,8 @@ def curves(
         )  # fmt: skip
     alive = rows.filter(~pl.col("destroyed"), pl.col("rate") <= Thresholds().rate)["rate"]
     if limit is not None and order == "lerf" and not alive.is_empty():  # who destroys the model there stands back
-        there = rows.filter(pl.col("rate") == alive.max(), pl.col("selector") != BASELINE, "destroyed")
-        back = set(map(palette.title, there["selector"]))
+        at_end = rows.filter(pl.col("rate") == alive.max(), pl.col("selector") != BASELINE, "destroyed")
+        back = set(map(palette.title, at_end["selector"]))
         figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in back)
     rates = sorted(set(rows["rate"]))
     if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:  # on a linear axis small ones lie on each other

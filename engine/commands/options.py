@@ -96,8 +96,8 @@ class _HelpAll(argparse.Action):
 
 def add_preset(parser: argparse.ArgumentParser, default: str) -> None:
     """`--preset`, one of the plans for analyses, which a command's own options change. default: in words."""
-    told = "; ".join(f"{name}: {one.note}" for name, one in PRESETS.items())
-    parser.add_argument("--preset", help=f"{told} (default: {default})")
+    presets = "; ".join(f"{name}: {one.note}" for name, one in PRESETS.items())
+    parser.add_argument("--preset", help=f"{presets} (default: {default})")
 
 
 def help_text(setting: Setting, plans: Mapping[str, object]) -> str:

@@ -41,8 +41,8 @@ class Quality:
         """Wilson's of `precision` or `recall`; of `f1` that of J = TP / (TP + FP + FN), mapped by F1 = 2J / (1 + J)."""
         others = {"precision": self.false_positives, "recall": self.false_negatives, "f1": self._mistakes}
         tried = self.true_positives + others[rate]
-        found = wilson(self.true_positives, tried) if tried else None
-        return found and Interval(*(2 * end / (1 + end) for end in found)) if rate == "f1" else found
+        interval = wilson(self.true_positives, tried) if tried else None
+        return interval and Interval(*(2 * end / (1 + end) for end in interval)) if rate == "f1" else interval
 
     @property
     def _mistakes(self) -> int:

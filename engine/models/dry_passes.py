@@ -68,9 +68,9 @@ def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
         def through(count: int, works: Iterable[Callable[[], object]]) -> list[PassCost]:
             others = [*blocks[count:]]
             del blocks[count:]
-            found = [cost(work) for work in works]
+            measured = [cost(work) for work in works]
             blocks.extend(others)
-            return found
+            return measured
 
         def costs(*works: Callable[[], object]) -> list[PassCost]:
             few, periods = through(start, works), (len(blocks) - start) // period

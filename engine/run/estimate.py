@@ -371,26 +371,26 @@ def fits(model_id: str, sketch: LoadedModel) -> Fits:
     left_out = impossible(sketch, plan.scoring.selectors)
     rest = tuple(name for name in plan.scoring.selectors if name not in left_out)
     plan = replace(plan, scoring=replace(plan.scoring, selectors=rest))
-    place = torch.device(sketch.device)
-    free = room_on(place).free
+    device = torch.device(sketch.device)
+    free = room_on(device).free
     weight_bytes = DTYPES[sketch.dtype].itemsize * sum(parameter.numel() for parameter in sketch.model.parameters())
     try:
         whole = estimate(sketch, plan, refusal)
     except InputError as error:
-        said = f"{weight_bytes / GIB:.2f} GiB of weights in {sketch.dtype}, {free / GIB:.1f} GiB free on {place}"
-        return Fits("note" if weight_bytes <= free else "problem", f"{said}; {error}", None)
+        memory = f"{weight_bytes / GIB:.2f} GiB of weights in {sketch.dtype}, {free / GIB:.1f} GiB free on {device}"
+        return Fits("note" if weight_bytes <= free else "problem", f"{memory}; {error}", None)
     if fits_in(whole.peak_bytes, free):
-        return Fits("ok", f"{told(whole)}, {free / GIB:.1f} GiB free on {place}{_rows(whole, free)}", None)
+        return Fits("ok", f"{told(whole)}, {free / GIB:.1f} GiB free on {device}{_rows(whole, free)}", None)
     again = load_sketch(model_id, revision=sketch.revision, device=sketch.device, dtype=sketch.dtype)
     single = estimate(again, plan, refusal, STAGES, batch=1)
-    said = f"{told(whole)}, {free / GIB:.1f} GiB free on {place}"
+    memory = f"{told(whole)}, {free / GIB:.1f} GiB free on {device}"
     if fits_in(single.peak_bytes, free):
         less = f"with one sequence at a time {single.peak_bytes / GIB:.2f} GiB in all{_rows(single, free)}"
         return Fits(
-            "note", f"{said}; {less}", "batches come down to what fits by themselves; fewer at a time are slower"
+            "note", f"{memory}; {less}", "batches come down to what fits by themselves; fewer at a time are slower"
         )
     smaller = "" if whole.dtype != "float32" else "--dtype bfloat16, "
-    return Fits("problem", said, f"use {smaller}a larger device, or --device-map auto over several")
+    return Fits("problem", memory, f"use {smaller}a larger device, or --device-map auto over several")
 
 
 def fits_in(needed_bytes: int, free_bytes: int) -> bool:

@@ -34,12 +34,12 @@ def glossary_line(text: str) -> str:
 def nearly_ours(spearman: pl.DataFrame, own: Collection[str]) -> dict[str, str]:
     """By name of one's own scores: which other selector ranks all rows most alike, as a sentence without a full stop;
     only where that Spearman is at least `NEARLY`. spearman: the table."""
-    found = {}
+    sentences = {}
     for *pair, rho in spearman["selector_a", "selector_b", "spearman"].drop_nulls().sort("spearman").iter_rows():
         for name, other in (pair, pair[::-1]):
             if name in own and other not in own and rho >= NEARLY:
-                found[name] = f"{name} ranks the rows almost as {other} does (Spearman {rho:.3f})"
-    return found
+                sentences[name] = f"{name} ranks the rows almost as {other} does (Spearman {rho:.3f})"
+    return sentences
 
 
 def better_or_worse(difference: float, p_holm: float | None, order: str, level: float = LEVEL) -> Answer:

@@ -16,15 +16,15 @@ End = tuple[str, str]  # a pair, what it has
 def overlap(jaccard: pl.DataFrame, place: str) -> str:
     """Of one rate and sublayer: how much half of the pairs share at most, and who share most; Random counts where all
     pairs hold it. place: what the sublayer is called."""
-    part = jaccard.with_columns(value=pl.col("jaccard")).drop_nulls("value")
-    if part.is_empty():
+    pairs = jaccard.with_columns(value=pl.col("jaccard")).drop_nulls("value")
+    if pairs.is_empty():
         return f"{place}: no overlap is known"
-    least, most = _ends(part, _pair)
+    least, most = _ends(pairs, _pair)
     if least == most:
         return f"{place}: all pairs share as many rows, {most[1]}"
-    chance = part["expected_random"].mean()
+    chance = pairs["expected_random"].mean()
     beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
-    half = matrix.number(float(np.median(_counted(part)["value"])))
+    half = matrix.number(float(np.median(_counted(pairs)["value"])))
     return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
 
 
@@ -155,8 +155,8 @@ def uneven(masks: pl.DataFrame) -> str:
     what = "at least twice as much of the first third of the blocks as of the last"
     if not early and not late:
         return f"No mask takes {what}, or the reverse"
-    told = [f"{words.titles(early, 99)} {words.verb(early, 'takes', 'take')} {what}"] if early else []
+    sentences = [f"{words.titles(early, 99)} {words.verb(early, 'takes', 'take')} {what}"] if early else []
     reverse = "the reverse" if early else "at least twice as much of the last third of the blocks as of the first"
     if late:
-        told.append(f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}")
-    return "; ".join(told)
+        sentences.append(f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}")
+    return "; ".join(sentences)

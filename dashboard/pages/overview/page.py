@@ -230,18 +230,18 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        said = [] if verdicts is None else [verdict_chips.answer(verdicts)]
-        said += [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
-        if said:
-            layout.finding(". ".join(said))
+        sentences = [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        sentences += [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        if sentences:
+            layout.finding(". ".join(sentences))
     if verdicts is None:
         if picked.has("specific"):
             judged = picked.table("specific").filter(pl.col("answer") != "saturated")
-            told = (
+            lines_told = (
                 f"Removing {_FIRST[order]}: {layout.worded(believed.own_depths(lines, order))}."
                 for (order,), lines in judged.group_by("order", maintain_order=True)
             )
-            st.markdown("  \n".join(told))
+            st.markdown("  \n".join(lines_told))
         st.caption(
             "Whether selectors are faithful and stable was not judged here: that takes further calibration text."
         )
@@ -252,17 +252,17 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
         with suppress(InputError):  # told where the exact controls are
             invariance = picked.table("invariance_verdicts")
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
-    found, drawn = verdict_chips.lines(verdicts, invariance), verdict_chips.bars(verdicts)
+    answered, drawn = verdict_chips.lines(verdicts, invariance), verdict_chips.bars(verdicts)
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**", width=_NAME_PX)
         questions = verdict_chips.questions(verdicts, invariance)
         with st.container(horizontal=True, gap="xsmall", width=_width_of(len(questions))):
             for question in questions:
                 st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
-        if any(line.budget for line in found):
+        if any(line.budget for line in answered):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
             st.html(drawn.get("", ""), width="stretch")
-    for line in found:
+    for line in answered:
         _verdict_line(line, taken, drawn.get(line.selector, ""))
     with st.expander("What the words mean, and why, selector by selector"):
         st.caption(VERDICT_WORDS)

@@ -25,14 +25,14 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
         return False
     first, second = defaults(racers, sweep)
     with picked.bar if stage.on() else picked.stage.container(horizontal=True):
-        one = selection.choose("Left", racers, "watch_a", default=first, title=_title)
-        rest = [racer for racer in racers if racer != one]
-        default = second if second != one else first
-        other = selection.choose("Right", rest, "watch_b", default=default, title=_title) if rest else ""
+        left = selection.choose("Left", racers, "watch_a", default=first, title=_title)
+        rest = [racer for racer in racers if racer != left]
+        default = second if second != left else first
+        right = selection.choose("Right", rest, "watch_b", default=default, title=_title) if rest else ""
     replies = None
     with layout.told():  # they are no reason to show no picture
         replies = picked.table(REPLIES) if picked.has(REPLIES) else None
-    lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (one, other) if racer]
+    lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (left, right) if racer]
     picture = picture_of(picked.folder)
     with picked.stage:
         play(watch.payload(picture, lanes), key="watch")
