@@ -1,18 +1,20 @@
 """Do selectors take the same rows? Overlaps and rank correlations of pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
 from statistics import fmean
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, matrix, palette
-from dashboard.charts.findings.rows import counts, left_out
+from dashboard.charts import axes, dots, matrix, palette
+from dashboard.charts.findings.rows import counted, counts, left_out, most_alike
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 Ends = tuple[float, float]
+_COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
 
 
 def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
@@ -69,6 +71,46 @@ def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, b
         text=matrix.number, hover=[[words for _, words in line] for line in cells], span=ends,
         pale=_pale(rows, columns),
     )  # fmt: skip
+
+
+def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> go.Figure:
+    """The share of rows in common of every pair that a sentence names, a mark per sublayer; most alike first.
+    sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
+    figure, order = go.Figure(), most_alike(sublayers)
+    tables = {title: counted(table.drop_nulls("jaccard")) for title, table in sublayers.items()}
+    known = pl.concat(tables.values())
+    for place, (a, b) in enumerate(order):
+        axes.joined(figure, known.filter(selector_a=a, selector_b=b)["jaccard"].to_list(), place, width=1)
+    for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
+        rows = table.iter_rows(named=True)
+        marks = [
+            dots.Dot(order.index((row["selector_a"], row["selector_b"])), row["jaccard"], _told(row, title))
+            for row in rows
+        ]
+        dots.add(figure, title, marks, _COLOUR, symbol)
+    if known["expected_random"].count():
+        figure.add_vrect(
+            known["expected_random"].min(), known["expected_random"].max(), fillcolor=palette.REFERENCE, opacity=0.18,
+            line_width=0, layer="below", annotation={"text": "random rows", "font": {"color": palette.REFERENCE}},
+            annotation_position="top left",
+        )  # fmt: skip
+    most = known["jaccard"].max()
+    every = pl.concat(sublayers.values()).drop_nulls("jaccard")
+    if known.height < every.height:
+        below += left_out({*every["selector_a"], *every["selector_b"]}, "left out")
+    return dots.finished(
+        figure, [" · ".join(map(palette.title, pair)) for pair in order],
+        "rows in both masks, of those in either (Jaccard)", heading, below,
+        row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
+        axis={"range": [0, 1.06 * most if isinstance(most, float) and most else 1], "tickformat": ".0%"},
+    )  # fmt: skip
+
+
+def _told(row: Mapping[str, Any], place: str) -> str:
+    random = row["expected_random"]
+    chance = f"<br>random masks of the same sizes: {random:.4f}" if axes.is_finite(random) else ""
+    names = " and ".join(map(palette.title, (row["selector_a"], row["selector_b"])))
+    return f"<b>{names}</b><br>{place}: Jaccard {row['jaccard']:.4f}{chance}"
 
 
 def _pale(rows: Sequence[str], columns: Sequence[str]) -> set[tuple[int, int]]:

@@ -2,14 +2,17 @@
 of prompts or model."""
 
 import html
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
+from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, lines, palette
 
+_LINE_PX, _BETWEEN_PX, _BOTTOM_PX, _TOP_PX = 34, 58, 84, 24  # of panels
 SHARE = {"range": [-0.03, 1.03], "tickformat": ".0%"}  # of an axis of rates, with room for marks at its ends
 
 
@@ -26,10 +29,10 @@ class Dot(NamedTuple):
 
 def add(
     figure: go.Figure, name: str, dots: Iterable[Dot], colour: str | Sequence[str], symbol: str, *, size: float = 11,
-    legend: bool = True,
+    legend: bool = True, where: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
     """One series, in one colour or one for each dot: then its symbol stands in grey in the legend, since the colour of
-    the first dot would look like that one's."""
+    the first dot would look like that one's. where: of `panels`."""
     dots, several = list(dots), not isinstance(colour, str)
     name = html.escape(name)
     figure.add_scatter(
@@ -40,7 +43,7 @@ def add(
             [(dot.x, dot.low, dot.high) for dot in dots], thickness=1.5,
             colour=palette.REFERENCE if several else colour,  # type: ignore[arg-type]
         ),
-        customdata=[dot.hover for dot in dots], hovertemplate="%{customdata}<extra></extra>",
+        customdata=[dot.hover for dot in dots], hovertemplate="%{customdata}<extra></extra>", **(where or {}),
     )  # fmt: skip
     if legend and several:
         key = {"symbol": symbol, "size": size, "color": palette.REFERENCE}
@@ -77,3 +80,24 @@ def finished(
     figure.update_yaxes(**axes.places(labels), automargin=True)
     height = lines.TOP + bottom + row_px * max(len(labels), 2)
     return lines.finished(figure, heading, below, height, bottom)
+
+
+def panels(
+    titles: Sequence[str], labels: Sequence[str], title: str, heading: str, below: str, axis: Mapping[str, Any]
+) -> tuple[go.Figure, list[dict[str, int]]]:
+    """A figure with a plot under every title, all with the same lines, and plotly's row and column of each: at most
+    three beside each other, four in two rows. title: of the values; axis: what else plotly is to know of that one."""
+    columns = 2 if len(titles) == 4 else min(3, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    height = rows * _LINE_PX * max(len(labels), 2) + (rows - 1) * _BETWEEN_PX
+    figure = make_subplots(
+        rows=rows, cols=columns, shared_yaxes=True, horizontal_spacing=0.03,
+        vertical_spacing=_BETWEEN_PX / height if rows > 1 else 0, subplot_titles=list(map(html.escape, titles)),
+    )  # fmt: skip
+    found = [{"row": number // columns + 1, "col": number % columns + 1} for number in range(len(titles))]
+    figure.update_yaxes(**axes.places(list(map(html.escape, labels))), automargin=True)
+    figure.update_xaxes(**{"zeroline": False, **axis})
+    for place in found[-columns:]:
+        figure.update_xaxes(**axes.titled(title), **place)
+    top = lines.TOP + _TOP_PX
+    return lines.finished(figure, heading, below, top + height + _BOTTOM_PX, _BOTTOM_PX, top=top), found

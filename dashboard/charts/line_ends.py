@@ -1,7 +1,7 @@
 """Figures of lines: every line's name stands at its end instead of in a legend."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -56,6 +56,13 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
         figure.update_layout(showlegend=False)
         margin.b = min(margin.b or 0, _BOTTOM * size_px)
     return figure
+
+
+def stand_back(figure: go.Figure, selectors: Collection[str]) -> str:
+    """Makes the lines of these selectors pale, in place, and says which: `; pale: LRP, Random`, "" for none."""
+    pale = [palette.title(name) for name in palette.in_order(selectors)]
+    figure.for_each_trace(lambda trace: trace.update(opacity=PALE), selector=lambda trace: trace.name in pale)
+    return f"; pale: {', '.join(pale)}" if pale else ""
 
 
 def apart(places: Sequence[float], gap: float) -> list[float]:

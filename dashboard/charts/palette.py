@@ -39,14 +39,14 @@ STYLES = {
     "grad_x_input": Style("Gradient x input", "#86544A", "18px,4px", "triangle-right"),
     "ig_conductance": Style("IG conductance", "#D670BA", "5px,3px", "triangle-left"),
     # The shelf: named by `--selectors` only.
-    "fisher": Style("Fisher", "#F24430", "10px,2px", "star-square"),
+    "fisher": Style("Fisher", "#6B993D", "10px,2px", "star-square"),
     "taylor": Style("Taylor", "#207317", "16px,3px,4px,3px", "star-triangle-up"),
     "atp_signed": Style("AtP, signed", "#A126BF", "16px,3px,4px,3px", "star-triangle-down"),
     "relp": Style("RelP", "#9B61F2", "10px,2px", "circle-x"),
     "gradient_norm": Style("Gradient norm", "#A68D7C", "18px,4px", "star-diamond"),
     "activation_std": Style("Activation std", "#426AA6", "longdash", "octagon"),
     "flap": Style("FLAP", "#E52EC1", "dashdot", "hexagram"),
-    "ria": Style("RIA", "#6B993D", "dash", "square-x"),
+    "ria": Style("RIA", "#F24430", "dash", "square-x"),
     "weight_norm": Style("Weight norm", "#4C6666", "longdashdot", "diamond-tall"),
     "effect_size": Style("Effect size", "#85698C", "solid", "diamond-wide"),
 }

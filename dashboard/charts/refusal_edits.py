@@ -2,18 +2,14 @@
 one selector and domain, risk prompts refused against perplexity."""
 
 import html
-import math
 
 import plotly.graph_objects as go
 import polars as pl
-from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, dots, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
 from dashboard.charts.refusal_values import Row, cell_id, percent, strength, strongest_first
 
-COLUMNS = 3
-_LINE_PX, _BETWEEN_PX, _BOTTOM_PX, _TOP_PX = 34, 58, 84, 24
 _CHOSEN_PX = 19  # of the ring
 _FEW = 0.4  # an axis ends there where all is below it
 _BELOW = 0.27  # of a line: random rows stand there, or they would lie on the unedited model
@@ -29,26 +25,35 @@ def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
 
 
 def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figure:
-    """A panel per domain and a line per selector: share of prompts refused before, after with its interval, and under
-    random rows of the same layers, the mean of their seeds.
+    """A panel per domain, before them one of their mean, and a line per selector: share of prompts refused before,
+    after with its interval, and under random rows of the same layers, the mean of their seeds.
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
     ring. The selector whose edits refuse most risk prompts, in the mean of the domains, stands first. customdata of
     what is there after an edit: [cell id, hover text]."""
     domains = points["domain"].unique(maintain_order=True).to_list()
     order = strongest_first(points)
-    columns = min(COLUMNS, len(domains))
-    rows, panel = math.ceil(len(domains) / columns), _LINE_PX * max(len(order), 2)
-    plots = rows * panel + (rows - 1) * _BETWEEN_PX
-    figure = make_subplots(
-        rows=rows, cols=columns, shared_yaxes=True, horizontal_spacing=0.03,
-        vertical_spacing=_BETWEEN_PX / plots if rows > 1 else 0,
-        subplot_titles=[palette.capital(html.escape(domain)) for domain in domains],
+    panels = [(palette.capital(domain), points.filter(domain=domain)) for domain in domains]
+    if len(domains) > 1:
+        panels.insert(0, ("Mean", mean_of(points, kind)))
+    drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
+    few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
+    ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
+    below = "bars: 95% intervals; large mark: the edit below"
+    if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
+        own = points.filter(selector=order[0])
+        ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
+        told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
+        if len(told) == 2:
+            below = f"harmless prompts: {told[0]} before, {told[1]} after {palette.title(order[0])}'s; {below}"
+    figure, places = dots.panels(
+        [title for title, _ in panels], list(map(palette.title, order)), f"{TITLES[kind].lower()} refused", heading,
+        below, {**dots.SHARE, **({"range": [-0.012, 0.412]} if few else {}), "tickvals": ticks},
     )  # fmt: skip
-    for number, domain in enumerate(domains):
-        part = {row["selector"]: row for row in points.filter(domain=domain).iter_rows(named=True)}
+    for (_, rows), where in zip(panels, places, strict=True):
+        part = {row["selector"]: row for row in rows.iter_rows(named=True)}
         marks = [(place, part[name]) for place, name in enumerate(order) if name in part]
         for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
-            figure.add_trace(trace, row=number // columns + 1, col=number % columns + 1)
+            figure.add_trace(trace, **where)
     figure.update_traces(showlegend=False, cliponaxis=False)
     keys = [
         ("unedited", "circle-open", palette.BEFORE),
@@ -59,25 +64,25 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     for name, symbol, colour in keys:
         look = {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2, "color": colour}}
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=look)
-    labels = [html.escape(palette.title(name)) for name in order]
-    figure.update_yaxes(**axes.places(labels), automargin=True)
-    drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
-    few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
-    ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
-    figure.update_xaxes(**dots.SHARE | {"range": [-0.012, 0.412]} if few else dots.SHARE, tickvals=ticks)
-    figure.update_xaxes(zeroline=False)
-    titled = axes.titled(f"{TITLES[kind].lower()} refused")
-    for number in range(max(0, len(domains) - columns), len(domains)):
-        figure.update_xaxes(**titled, row=number // columns + 1, col=number % columns + 1)
-    top = lines.TOP + _TOP_PX
-    below = "bars: 95% intervals; large mark: the edit below"
-    if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
-        own = points.filter(selector=order[0])
-        ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
-        told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
-        if len(told) == 2:
-            below = f"harmless prompts: {told[0]} before, {told[1]} after {palette.title(order[0])}'s; {below}"
-    return lines.finished(figure, heading, below, top + plots + _BOTTOM_PX, _BOTTOM_PX, top=top)
+    return figure
+
+
+def mean_of(points: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """A row per selector with an edit in every domain: the means over them, which have other prompts each.
+
+    Interval of the mean of d rates p_i with ends l_i, u_i (MOVER; Newcombe 1998, method 10; Zou and Donner 2008):
+    mean − √Σ(p_i − l_i)² / d to mean + √Σ(u_i − p_i)² / d; none where one end is not known."""
+    rate, low, high = (f"edited_{kind}{end}" for end in ("", "_low", "_high"))
+    wanted = [name for name in (f"unedited_{kind}", rate, f"control_{kind}") if name in points]
+    means = [pl.when(pl.col(name).null_count() == 0).then(pl.col(name).mean()).alias(name) for name in wanted]
+    if low in points and high in points:
+        ends = ((low, -1, pl.col(rate) - pl.col(low)), (high, 1, pl.col(high) - pl.col(rate)))
+        means += [
+            pl.when(far.null_count() == 0).then(pl.col(rate).mean() + sign * (far**2).sum().sqrt() / pl.len())
+            .alias(name) for name, sign, far in ends
+        ]  # fmt: skip
+    count = points["domain"].n_unique()
+    return points.group_by("selector", maintain_order=True).agg(pl.len(), *means).filter(pl.col("len") == count)
 
 
 def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
@@ -106,7 +111,7 @@ def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
 def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
     looks = [palette.style(row["selector"]) for _, row in marks]
     rates = [(row[f"edited_{kind}"], *(row.get(f"edited_{kind}_{end}") for end in ("low", "high"))) for _, row in marks]
-    ids = [cell_id(row) for _, row in marks]
+    ids = [cell_id(row) if "k" in row else "" for _, row in marks]
     return go.Scatter(
         x=[rate[0] for rate in rates], y=[place for place, _ in marks], mode="markers", name="edited",
         customdata=[[name, _hover(row, kind)] for name, (_, row) in zip(ids, marks, strict=True)],
@@ -131,9 +136,10 @@ def _hover(row: Row, kind: str) -> str:
         most = row.get("control_malign_max") if kind == "malign" else None
         tail = f", {percent(most)} at most" if most is not None else ""
         told.append(f"random rows of the same layers {percent(row[f'control_{kind}'])} in the mean{tail}")
-    if row["rescue"]:
+    if row.get("rescue"):
         told.append("rescued under a relaxed limit of harmless prompts")
-    title = f"<b>{html.escape(palette.title(row['selector']))}, {html.escape(row['domain'])}</b>, {strength(row)}"
+    of = f", {html.escape(row['domain'])}</b>, {strength(row)}" if "k" in row else ", mean of the domains</b>"
+    title = f"<b>{html.escape(palette.title(row['selector']))}{of}"
     return "<br>".join([title, f"{TITLES[kind].lower()} refused:", *told])
 
 

@@ -1,4 +1,5 @@
-"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why; and its facts in a line."""
+"""A word for a reply: ANSWERS, ANSWERS OTHERWISE, REFUSES, BROKEN or NOT JUDGED, with its colour and why; and its facts
+in a line."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from engine.measures.fluency import Reference
 
 ANSWERS, REFUSES, BROKEN, NOT_JUDGED = "ANSWERS", "REFUSES", "BROKEN", "NOT JUDGED"
+OTHERWISE = "ANSWERS OTHERWISE"  # than the model as it is: fewer than `marked.ALIKE` of the words are the same
 REFERENCE_TOKENS = 40  # of the replies that a model is compared with: a stamp is not worth a longer wait
 
 
@@ -32,6 +34,7 @@ class Look:
 
 LOOKS = {
     ANSWERS: Look("#0B7A45", "✓"),
+    OTHERWISE: Look("#8F5A00", "≠"),
     REFUSES: Look("#B4232C", "✕"),
     BROKEN: Look("#6B3FA0", "≈"),
     NOT_JUDGED: Look("#5B5F6B", "?"),

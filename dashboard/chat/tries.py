@@ -88,7 +88,11 @@ class Try:
         return stamps.why_broken(outcome, self.reference)
 
     def stamp(self, outcome: Outcome[Side]) -> str:
-        return stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
+        found = stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
+        before = self.outcomes.get("before")
+        if found != stamps.ANSWERS or before is None or before is outcome or self.stamp(before) != stamps.ANSWERS:
+            return found
+        return found if marked.alike(before.text, outcome.text) else stamps.OTHERWISE
 
     def about(self, request: Request) -> bool:
         """Is this a complete try of the same edit and prompt? Control and margins may differ."""
@@ -132,7 +136,10 @@ def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_DOES = {stamps.ANSWERS: "answers", stamps.REFUSES: "refuses", stamps.BROKEN: "writes broken text"}
+_DOES = {
+    stamps.ANSWERS: "answers", stamps.OTHERWISE: "answers otherwise", stamps.REFUSES: "refuses",
+    stamps.BROKEN: "writes broken text",
+}  # fmt: skip
 
 
 def told(one: Try) -> str:
@@ -141,10 +148,7 @@ def told(one: Try) -> str:
     edit, before = one.request.edit, does.get("before")
 
     def now(side: Side) -> str:
-        same = does[side] == before
-        if same and before == "answers" and not marked.alike(one.outcomes["before"].text, one.outcomes[side].text):
-            return "it answers otherwise"
-        return f"it {'still ' * same}{does[side]}"
+        return f"it {'still ' * (does[side] == before)}{does[side]}"
 
     if not before or not does.get("after"):
         return ""

@@ -25,10 +25,10 @@ GEMMA = "gemma3-270m"  # its results ship; its weights are to be had from their 
 IDS = {title: model for model, title in TITLES.items()} | {"Gemma-3-270m": GEMMA}
 FIRST_VARIABLE = "SELECTOR_AUDIT_MODEL"  # of the environment: the one that the app begins with
 GENERAL_QUESTIONS = (
+    "What is the capital of Japan?",
     "What is the capital of France?",
     "Why is the sky blue?",
     "Write two sentences about the sea.",
-    "How do I cook rice?",
     "What is the difference between a lake and a river?",
 )
 _OF_DOMAIN = 2  # pairs among the examples

@@ -77,7 +77,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
         ({"part": "Protocols", "more": "true"}, {}),
         ({"part": "Exact controls", "more": "true"}, {"measure": switch("exact_measure", "jaccard")}),
     ],
-    "tasks": [({}, {"task": box("task", "boolq"), "all": box("task", "Every task")})],
+    "tasks": [({}, {"curves": switch("tasks_view", "As rows go"), "task": box("task", "boolq")})],
     "refusal": [
         ({}, {
             "domain": box("domain", "crime"), "harmless": switch("prompts", "benign"), "all": box("domain", "all"),

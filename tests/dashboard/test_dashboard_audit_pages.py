@@ -12,6 +12,7 @@ from synthetic_refusal import write_refusal_run
 
 import precomputed
 from dashboard.charts import agreement, palette
+from dashboard.pages.where import page as where_page
 from dashboard.state import results
 
 PAGES = {  # page and part -> what makes its first table
@@ -23,7 +24,7 @@ PAGES = {  # page and part -> what makes its first table
     ("tasks", ""): "selector-audit analyze MODEL downstream",
 }
 PARTS = {  # page and part -> figures, and those in its fold
-    ("where", "Agreement"): (2, 0),
+    ("where", "Agreement"): (1, 0),
     ("where", "Depth"): (1, 0),
     ("believed", "Verdict"): (1, 0),
     ("believed", "Stability"): (1, 3),
@@ -148,7 +149,7 @@ def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tm
 @pytest.mark.parametrize(
     ("name", "part", "stem", "left"),
     [
-        ("where", "Agreement", "spearman", 2), ("believed", "Controls", "rank_distribution", 1),
+        ("where", "Agreement", "jaccard", 0), ("believed", "Controls", "rank_distribution", 1),
         ("believed", "Stability", "draws", 3), ("believed", "Single units", "singles_recall", 1),
     ],
 )  # fmt: skip
@@ -164,7 +165,7 @@ def test_one_damaged_table_leaves_the_rest(name, part, stem, left, tmp_path):
 @pytest.mark.parametrize(
     ("name", "part", "model", "count"),
     [
-        ("where", "Agreement", "Llama-3.2-1B", 2), ("believed", "Verdict", "Qwen3-8B", 1),
+        ("where", "Agreement", "Llama-3.2-1B", 1), ("believed", "Verdict", "Qwen3-8B", 1),
         ("believed", "Stability", "Qwen3-8B", 3), ("believed", "Controls", "Llama-3.1-8B", 1),
         ("tasks", "", "Gemma-3-12B", 1),
     ],
@@ -196,7 +197,32 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
 
 
 @pytest.mark.usefixtures("full")
-def test_agreement_draws_overlaps_that_were_counted_by_hand():
+def test_agreement_lists_overlaps_that_were_counted_by_hand():
+    [drawn] = figures(page("where", rate="20%"))
+    labels = drawn["layout"]["yaxis"]["ticktext"]
+    marks = {trace["name"]: trace for trace in drawn["data"] if trace.get("name")}
+    found = {
+        (labels[place], sublayer): share
+        for sublayer, title in (("attention", "Attention"), ("mlp", "MLP"))
+        for share, place in zip(marks[title]["x"], marks[title]["y"], strict=True)
+    }
+    named = [
+        (a, b) for a, b in pairs() if "random" not in (a, b) and not ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"})
+    ]
+    assert len(labels) == len(named) == len(found) / 2
+    means = []
+    for a, b in named:
+        label = next(one for one in labels if set(one.split(" · ")) == {palette.title(a), palette.title(b)})
+        both = [jaccard_of(a, b, 0.2, rows_of(sublayer)) for sublayer in ("attention", "mlp")]
+        assert [found[label, sublayer] for sublayer in ("attention", "mlp")] == pytest.approx(both)
+        means.append((labels.index(label), sum(both) / 2))
+    in_order = [mean for _, mean in sorted(means)]
+    assert in_order == pytest.approx(sorted(in_order, reverse=True))
+
+
+@pytest.mark.usefixtures("full")
+def test_many_pairs_are_matrices_of_overlaps_that_were_counted_by_hand(monkeypatch):
+    monkeypatch.setattr(where_page, "MOST_PAIRS", 0)
     titles = {palette.title(name): name for name in ("consensus2", "lrp", "ig", "wanda", "random")}
     for drawn, sublayer in zip(figures(page("where", rate="20%")), ("attention", "mlp"), strict=True):
         order = [titles[drawn["layout"]["xaxis"]["ticktext"][0]]]
@@ -228,7 +254,8 @@ def test_selectors_that_rank_alike_stand_side_by_side():
     assert agreement.span([{}], "spearman") == (0, 1)
 
 
-def test_colours_of_two_triangles_are_of_one_scale():
+def test_colours_of_two_triangles_are_of_one_scale(monkeypatch):
+    monkeypatch.setattr(where_page, "MOST_PAIRS", 0)
     low, high, made_of = ({"jaccard": number} for number in (0.1, 0.6, 0.9))
     tables = [
         {("lrp", "wanda"): low, ("consensus2", "lrp"): made_of},

@@ -40,6 +40,25 @@ def test_overlaps_of_pairs():
     assert rows.overlap(frame(lines).clear(), "MLP") == "MLP: no overlap is known"
 
 
+def test_overlaps_of_pairs_in_both_sublayers():
+    lines = [row for row in shipped("jaccard", 0.3) if row["jaccard"] is not None]
+    both = {name: [row for row in lines if row["sublayer"] == name] for name in ("attention", "mlp")}
+    tables = {name: frame(found) for name, found in both.items()}
+    sentence = rows.overlaps(tables, "Lowest 30%")
+    halves = [statistics.median(row["jaccard"] for row in found if counts(row)) for found in both.values()]
+    chance = dict.fromkeys(f"{statistics.mean(row['expected_random'] for row in one):.0%}" for one in both.values())
+    half = f"{halves[0]:.0%} of the attention rows and {halves[1]:.0%} of the MLP rows"
+    start = f"{half} (random rows {' and '.join(chance)})"
+    assert sentence.startswith(f"Lowest 30%: half of the pairs share at most {start}; ")
+    mean = {}
+    for row in filter(counts, lines):
+        mean.setdefault(frozenset((row["selector_a"], row["selector_b"])), []).append(row["jaccard"])
+    best = max(mean, key=lambda pair: statistics.mean(mean[pair]))
+    assert set(sentence.split("; ")[1].removesuffix(" share most").split(" and ")) == set(map(title, best))
+    assert frozenset(rows.most_alike(tables)[0]) == best
+    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
+
+
 def test_rank_correlations():
     lines = [row for row in shipped("spearman") if counts(row)]
     most, least = (end(lines, key=lambda row: row["spearman"]) for end in (max, min))

@@ -24,8 +24,10 @@ from dashboard.charts import (
     refusal_rates,
     refusal_values,
     singles,
+    tasks,
 )
 from dashboard.charts.formats import LN10  # fmt: skip
+from dashboard.pages.tasks import page as tasks_page
 from engine.stats.limits import Thresholds
 
 # Pairwise distinct values and lengths on both sides, so that a swap, a mirror or a wrong side shows.
@@ -156,11 +158,38 @@ def selectors_before_and_after() -> Drawn:
     before, random = (
         [t for t in figure.data if t.name == f"{side}_malign" and t.x] for side in ("unedited", "control")
     )
-    assert [list(trace.x) for trace in before] == [[ENDS[4][0]] * 2] * 2
-    assert [list(trace.x) for trace in random] == [[0.2] * 2] * 2
+    assert [list(trace.x) for trace in before] == [[pytest.approx(ENDS[4][0])] * 2] * 3
+    assert [list(trace.x) for trace in random] == [[pytest.approx(0.2)] * 2] * 3
     sizes = [list(trace.marker.size) for trace in figure.data if trace.name == "edited" and trace.customdata]
-    assert sizes[0][0] > sizes[0][1] == sizes[1][0] == sizes[1][1]
-    return figure, wanted
+    assert sizes[1][0] > sizes[1][1] == sizes[2][0] == sizes[2][1] == sizes[0][0] == sizes[0][1]
+    (p, low, high), (q, below, above) = ENDS[0], ENDS[2]
+    mean, ends = (p + q) / 2, (math.hypot(p - low, q - below) / 2, math.hypot(high - p, above - q) / 2)
+    ig = (ENDS[1][0] + BARE[0]) / 2  # one of its ends is not known
+    means = [("edited", "x", 0, mean, mean - ends[0], mean + ends[1]), ("edited", "x", 1, ig, None, None)]
+    return figure, means + wanted
+
+
+def at_one_rate() -> Drawn:
+    rows = [
+        {"selector": name, "rate": rate, "accuracy": value, "error": error, "chance": 0.25, "rows_removed": 9,
+         "seeds": 1, "items": 7}
+        for name, rate, value, error in (
+            ("lrp", 0.0, 0.9, 0.01), ("lrp", 0.3, 0.41, 0.09), ("ig", 0.3, 0.63, 0.05), ("wanda", 0.3, 0.3, None),
+            ("wanda", 0.1, 0.7, 0.02),
+        )
+    ]  # fmt: skip
+    table, order = pl.DataFrame(rows), ["ig", "lrp", "wanda"]
+    other = table.with_columns(accuracy=pl.col("accuracy") / 2)
+    figure = tasks.at_rate({"Mean": table, "<b>": other}, 0.3, "", tasks_page._hover)
+    assert [NAMES[name] for name in order] == list(figure.layout.yaxis.ticktext)
+    lines_there = sorted(shape.x0 for shape in figure.layout.shapes)
+    assert lines_there == pytest.approx([0.25, 0.25, 0.45, 0.9])  # chance and all rows of both panels
+    triples = [
+        (NAMES[row["selector"]], "x", order.index(row["selector"]), row["accuracy"],
+         *((row["accuracy"] - row["error"], row["accuracy"] + row["error"]) if row["error"] else (None, None)))
+        for panel in (table, other) for row in panel.to_dicts() if row["rate"] == 0.3
+    ]  # fmt: skip
+    return figure, triples
 
 
 def against_own_layers(shares: bool) -> Drawn:
@@ -329,6 +358,7 @@ CASES = {
     "edit among random masks": (edit_among_random_masks,), "edit without an interval": (edit_without_an_interval,),
     "composed, malign": (lambda: composed("malign"),), "composed, benign": (lambda: composed("benign"),),
     "ways": (ways,), "trade-off": (trade_off, NOTHING), "selectors before and after": (selectors_before_and_after,),
+    "tasks at one rate": (at_one_rate, VALUE),
     "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, VALUE),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),

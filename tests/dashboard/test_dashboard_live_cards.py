@@ -138,6 +138,7 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("aA", "Without Fisher's lowest 1% it answers otherwise"),
+        ("raA", "Without Fisher's lowest 1% it answers; without random rows it answers"),
         ("a?", ""),
         ("a", ""),
     ],

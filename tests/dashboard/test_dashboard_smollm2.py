@@ -102,7 +102,7 @@ def test_live_edit_shows_a_broken_model_at_once_and_another_model_says_nothing_o
     assert app.selectbox(key="edit_model").value == "SmolLM2-135M"
     assert app.selectbox(key="rank_selector").options == ["LRP", "Random", "Fisher"]
     assert (app.text_input(key="prompt").value, app.button(key="example-0").label) == (
-        shipped.GENERAL_QUESTIONS[0], "What is the capital of France?",
+        shipped.GENERAL_QUESTIONS[0], "What is the capital of Japan?",
     )  # fmt: skip
     app.button(key="example-0").click().run()
     assert not app.exception

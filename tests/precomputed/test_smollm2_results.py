@@ -12,7 +12,7 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.run.scoring import read_scores
 from engine.stats.removal_order import removal_order
-from engine.studies.estimate_words import removal_budgets, share_text
+from engine.studies.estimate_words import control_answers, removal_budgets, share_text
 from precomputed import smollm2_dir
 
 RESULTS = smollm2_dir() / "results"
@@ -129,6 +129,33 @@ def test_readme_says_what_is_refused_without_fishers_lowest_rows() -> None:
     assert refused.split(" | ") == [str(one["shipped"][2]) for one in known]
     assert {tuple(one["shipped"][:2]) for one in known} == {(120, 27)}
     assert f"{len(effects)} of 176 edits" in text
+
+
+def test_readme_says_what_controls_and_refusal_edits_do() -> None:
+    text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
+    dense = read_table(RESULTS, "sweep").filter(rate=0.0)["nll"][0]
+    table = read_table(RESULTS, "controls").filter(order="lerf").with_columns(cost=pl.col("nll") - dense)
+    whole = table.filter(pl.col("size_matched_to").is_null())
+    cost = {name: sorted(whole.filter(control=name)["cost"]) for name in set(whole["control"])}
+    told = {name: [_short(f"{one:.2f}") for one in found] for name, found in cost.items()}
+    assert f"consensus2 costs {told['consensus2'][0]} nats, lrp {told['lrp'][0]}." in text
+    low, *_, high, last = told["rank_randomised"]
+    assert f"costs {low} to {high} in four of five shuffles, {last} in the fifth" in text
+    both, matched = (table.filter(**{key: "intersection"}) for key in ("control", "size_matched_to"))
+    rows = both["rows_removed"][0]
+    assert f"the {rows:,} rows that both call lowest cost {told['intersection'][0]}, as" in text
+    assert f"{matched.filter(control='consensus2')['cost'][0]:.2f}" == f"{both['cost'][0]:.2f}"
+    answers = control_answers(read_table(RESULTS, "control_differences"), read_table(RESULTS, "draw_sweep"))
+    assert {one.answer for one in answers if one.order == "lerf"} == {"no difference seen"}
+    sweep = pl.read_parquet(smollm2_dir() / "refusal_sweep.parquet")
+    before, after = (sweep.filter(pl.col("k") == 0), sweep.filter(pl.col("k") > 0))
+    asked = after.drop_nulls("malign")
+    refused = (asked["malign"] * 16).to_list()
+    assert set(before["malign"] * 16) == {5}
+    assert set(sweep["malign_n"]) == {16}
+    assert f"the {asked.height} of {after.height} edits that keep" in text
+    assert f"{min(refused):.0f} to {max(refused):.0f} (`refusal_sweep.parquet`)" in text
+    assert (set(after["lambda"]), set(after["k"])) == ({0.2, 0.6}, {0.005, 0.01, 0.02})
 
 
 def _short(number: str) -> str:

@@ -24,8 +24,33 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
         return f"{place}: all pairs share as many rows, {most[1]}"
     chance = pairs["expected_random"].mean()
     beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
-    half = matrix.number(float(np.median(_counted(pairs)["value"])))
+    half = matrix.number(float(np.median(counted(pairs)["value"])))
     return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
+
+
+def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
+    """Of one rate: what half of the pairs share at most in every sublayer, beside random rows, and who share most in
+    the mean over these. sublayers: as `overlap`, by id."""
+    if not (order := most_alike(sublayers)):
+        return f"{when}: no overlap is known"
+    known = {title: table.drop_nulls("jaccard") for title, table in sublayers.items()}
+    titles = {"mlp": "MLP"}
+    halves = [
+        f"{np.median(counted(table)['jaccard']):.0%} of the {titles.get(name, name)} rows"
+        for name, table in known.items() if table.height
+    ]  # fmt: skip
+    means = [table["expected_random"].mean() for table in known.values()]
+    chance = list(dict.fromkeys(f"{mean:.0%}" for mean in means if isinstance(mean, float)))
+    beside = f" (random rows {words.listed(chance)})" if chance else ""
+    best = words.titles(order[0])
+    return f"{when}: half of the pairs share at most {words.listed(halves)}{beside}; {best} share most"
+
+
+def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
+    """The pairs that are named, those with the largest mean Jaccard over the sublayers first."""
+    known = pl.concat([counted(table.drop_nulls("jaccard")) for table in sublayers.values()])
+    means = known.group_by("selector_a", "selector_b", maintain_order=True).agg(pl.col("jaccard").mean())
+    return means.sort("jaccard", descending=True, maintain_order=True).select("selector_a", "selector_b").rows()
 
 
 def correlation(spearman: pl.DataFrame) -> str:
@@ -42,7 +67,7 @@ def correlation(spearman: pl.DataFrame) -> str:
 
 def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tuple[End, End]:
     """The pairs of the lowest and of the highest `value`; those that look alike, as it is shown, are counted."""
-    rows = _counted(pairs).sort("value", maintain_order=True).rows(named=True)
+    rows = counted(pairs).sort("value", maintain_order=True).rows(named=True)
     ends: list[End] = []
     for row in (rows[0], rows[-1]):
         shown = matrix.number(row["value"])
@@ -52,7 +77,7 @@ def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tupl
     return ends[0], ends[1]
 
 
-def _counted(pairs: pl.DataFrame) -> pl.DataFrame:
+def counted(pairs: pl.DataFrame) -> pl.DataFrame:
     """Where others are known, pairs with Random and of a consensus with what it is made of do not count
     (`left_out`)."""
     both = pl.concat_list("selector_a", "selector_b").list
@@ -64,11 +89,11 @@ def _counted(pairs: pl.DataFrame) -> pl.DataFrame:
     return known if known.height else pairs
 
 
-def left_out(selectors: Collection[str]) -> str:
-    """What the sentences above do not name of these selectors' pairs, which `counts` says."""
+def left_out(selectors: Collection[str], how: str = "without colour") -> str:
+    """What the sentences above do not name of these selectors' pairs, which `counts` says, and how it is shown."""
     made = [palette.title(whole) for whole, parts in _MADE_OF.items() if whole in selectors and {*parts} & {*selectors}]
     names = [palette.title(BASELINE)] * (BASELINE in selectors) + [f"{name} with what it is made of" for name in made]
-    return f"; without colour: {', '.join(names)}" if names else ""
+    return f"; {how}: {', '.join(names)}" if names else ""
 
 
 def counts(a: str, b: str) -> bool:
@@ -144,14 +169,7 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
 def uneven(masks: pl.DataFrame) -> str:
     """Whose masks take at least twice as large a share of the first third of the blocks as of the last, and the
     reverse. masks: selector, block, share of its rows that are removed, of one rate."""
-    third, last = pl.col("block").max() / 3, pl.col("block").max()
-    first, rest = (
-        pl.col("share").filter(one).mean() for one in (pl.col("block") < third, pl.col("block") > last - third)
-    )
-    ends = masks.group_by("selector", maintain_order=True).agg(first=first, rest=rest)
-    early, late = (
-        ends.filter(pl.col(a) >= 2 * pl.col(b))["selector"].to_list() for a, b in (("first", "rest"), ("rest", "first"))
-    )
+    early, late = early_and_late(masks)
     what = "at least twice as much of the first third of the blocks as of the last"
     if not early and not late:
         return f"No mask takes {what}, or the reverse"
@@ -160,3 +178,16 @@ def uneven(masks: pl.DataFrame) -> str:
     if late:
         sentences.append(f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}")
     return "; ".join(sentences)
+
+
+def early_and_late(masks: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The selectors of `uneven`."""
+    third, last = pl.col("block").max() / 3, pl.col("block").max()
+    first, rest = (
+        pl.col("share").filter(one).mean() for one in (pl.col("block") < third, pl.col("block") > last - third)
+    )
+    ends = masks.group_by("selector", maintain_order=True).agg(first=first, rest=rest)
+    early, late = (
+        ends.filter(pl.col(a) >= 2 * pl.col(b))["selector"].to_list() for a, b in (("first", "rest"), ("rest", "first"))
+    )
+    return early, late

@@ -39,14 +39,14 @@ def render() -> None:
     with left:
         st.header(titles[step], anchor=False)
         st.markdown(lesson.text)
-        with st.container(border=True):
-            _ask(lesson, number, given)
-            verdict = st.container(key="verdict")
+    revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
+    with left if revealed else right, st.container(border=True):  # in the figure's place until there is one
+        _ask(lesson, number, given)
+        verdict = st.container(key="verdict")
     settled: Settled | None = None
     frame: pl.DataFrame | None = None
     lines: list[str] = []
     with right, st.container(key="learn-figures"):
-        revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
         if revealed:
             with layout.told():
                 settled, frame, *lines = FIGURES[step]()

@@ -82,11 +82,13 @@ class Cards:
                 else:
                     self.write(event.side, texts[event.side])
 
-    def finish(self, outcome: Outcome[Side], *, broken: str, spans: Sequence[Span], scale: float) -> None:
+    def finish(
+        self, outcome: Outcome[Side], *, stamp: str, broken: str, spans: Sequence[Span], scale: float
+    ) -> None:  # fmt: skip
         """A reply with all that is known of it. broken: why it counts as that, "" where it does not. scale: of the
         needle, the same for all sides."""
         side = outcome.side
-        self._head(side, stamps.stamp(outcome.refusal, outcome.judged, broken))
+        self._head(side, stamp)
         cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
         _reply(self.texts[side], outcome.text, spans, cut)
         self._needle(outcome, scale)

@@ -209,7 +209,8 @@ def _cards(last: Try, cards: Cards, shade: str) -> None:
     for side in cards.sides:
         if side in found:
             spans = [*_shaded(found[side], shade), *_changed(side, found)]
-            cards.finish(found[side], broken=last.why_broken(found[side]), spans=spans, scale=scale)
+            stamp, broken = last.stamp(found[side]), last.why_broken(found[side])
+            cards.finish(found[side], stamp=stamp, broken=broken, spans=spans, scale=scale)
             continue
         cards.write(side, last.texts[side])
         if not last.ended:

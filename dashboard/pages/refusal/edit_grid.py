@@ -61,11 +61,11 @@ def _points_drawn(
     source: Source, cells: pl.DataFrame, measured: pl.DataFrame, points: pl.DataFrame | None
 ) -> tuple[pl.DataFrame, Chosen]:
     with source.bar:
-        domains = [ALL, *measured["domain"].unique(maintain_order=True)]
-        domain = selection.choose("Domain", domains, "domain", default=ALL, title=palette.capital)
         kinds = tuple(refusal_edits.TITLES)
         kind = selection.switch("Prompts", kinds, "prompts", default=kinds[0], title=refusal_edits.TITLES.__getitem__)
     with source.drawer():
+        domains = [ALL, *measured["domain"].unique(maintain_order=True)]
+        domain = selection.choose("Domain", domains, "domain", default=ALL, title=palette.capital)
         available = palette.in_order(measured["selector"])
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     kept = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))

@@ -2,14 +2,14 @@
 
 from typing import Any
 
+import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, lines as lines_chart, palette, series
-from dashboard.charts.findings import words
+from dashboard.charts import formats, lines as lines_chart, palette, series, tasks as tasks_chart
 from dashboard.charts.findings.curves import above_chance, accuracy, rate_told
 from dashboard.charts.formats import task_title
-from dashboard.charts.line_ends import PALE
+from dashboard.charts.line_ends import stand_back
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import parts, shipped, sources
@@ -17,7 +17,8 @@ from dashboard.state.parts import Drawn, Part
 from engine.studies.estimate_words import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose, pairs_sentence
 
 TITLE = "Tasks"
-MEAN, ALL = "Mean over tasks", "Every task"
+MEAN = "Mean over tasks"
+ONE_RATE, CURVES = "At one rate", "As rows go"
 RATE = Axis("rate", "rows removed", "share")
 GOOD = {
     "lerf": "LeRF: lowest scores go first; a good selector stays high",
@@ -31,13 +32,17 @@ def render() -> None:
 
 
 def show(source: sources.Source) -> Drawn:
-    """The mean over tasks, one task, or all of them."""
+    """Every task and their mean at one rate; or over all rates the mean or one task."""
     table = source.table("downstream")
     notes = _notes(source, table)
     available = palette.in_order(table["selector"])
     tasks = table["task"].unique(maintain_order=True).to_list()
     with source.bar:
-        what = selection.choose("Task", [MEAN, ALL, *tasks], "task", title=task_title)
+        first = CURVES if "task" in st.query_params else ONE_RATE  # links of before lead to curves
+        view = selection.switch("Show", (ONE_RATE, CURVES), "tasks_view", default=first)
+        rates = table.filter(pl.col("rate") > 0)["rate"]
+        rate = selection.rate(rates, "rate") if view == ONE_RATE and rates.len() else None
+        what = selection.choose("Task", [MEAN, *tasks], "task", title=task_title) if rate is None else MEAN
         orders = [order for order in ("lerf", "morf") if order in set(table["order"])]
         order = orders[0]
         if len(orders) > 1:
@@ -48,20 +53,19 @@ def show(source: sources.Source) -> Drawn:
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
         return Drawn(table, notes=notes)
-    if what == ALL:
-        for start in range(0, len(tasks), 2):
-            for column, task in zip(
-                (st if start else source.hero()).columns(2), tasks[start : start + 2], strict=False
-            ):
-                with column:
-                    _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order, hero=not start)
-        return Drawn(chosen, notes=notes)
-    shown, heading = chosen.filter(pl.col("task") == what), task_title(what)
-    if what == MEAN:
-        shown, heading = chosen, f"Mean of {len(tasks)} tasks"
-    with source.hero():
-        _draw(over_seeds(downstream_mean(shown) if what == MEAN else shown), heading, order)
-    return Drawn(shown, notes=notes)
+    heading = f"Mean of {len(tasks)} tasks" if what == MEAN else task_title(what)
+    shown = chosen if what == MEAN else chosen.filter(pl.col("task") == what)
+    points = over_seeds(downstream_mean(shown) if what == MEAN else shown)
+    if rate is None:
+        figure, below = _curves(points, heading, order)
+        name = f"downstream-{tools.file_name(heading)}-{order}"
+        source.show(figure, name, finding=accuracy(points, heading), below=below)
+        return Drawn(shown, notes=notes)
+    panels = {"Mean": points} if len(tasks) > 1 else {}
+    panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
+    figure = tasks_chart.at_rate(panels, rate, GOOD[order], _hover)
+    source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
+    return Drawn(chosen, notes=notes)
 
 
 def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
@@ -95,7 +99,8 @@ def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) -> None:
+def _curves(points: pl.DataFrame, heading: str, order: str) -> tuple[go.Figure, str]:
+    """The curves, those that are not above chance pale, and what stands below their sentence."""
     chance = points["chance"].drop_nulls()
     figure = lines_chart.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
@@ -106,11 +111,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
     if told is not None:
         figure.add_vline(told, line=palette.DOTTED, opacity=0.6)
     over = above_chance(points)["selector"].to_list() if chance.len() else []
-    pale = [palette.title(name) for name in palette.in_order(points["selector"]) if name not in over] if over else []
-    figure.for_each_trace(lambda trace: trace.update(opacity=PALE), selector=lambda trace: trace.name in pale)
-    below = GOOD[order] + (f"; pale: {words.listed(pale, 99)}" if pale else "")
-    name = f"downstream-{tools.file_name(heading)}-{order}"
-    tools.show(figure, name, finding=accuracy(points, heading), below=below, hero=hero)
+    return figure, GOOD[order] + stand_back(figure, {*points["selector"]} - {*over} if over else ())
 
 
 def _hover(row: dict[str, Any]) -> str:

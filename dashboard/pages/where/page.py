@@ -1,6 +1,5 @@
 """Where and who: in which blocks selectors see importance, and which selectors take the same rows."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import polars as pl
@@ -8,6 +7,7 @@ import streamlit as st
 
 from dashboard.charts import agreement, formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
+from dashboard.charts.line_ends import stand_back
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, menu, selection, tools
 from dashboard.state import parts
@@ -17,6 +17,7 @@ from engine.stats.limits import Thresholds
 
 JACCARD, RANKINGS = "Jaccard", "Spearman"
 _SHOWN = {JACCARD: "Shared rows", RANKINGS: "Whole rankings"}
+MOST_PAIRS = 28  # that stand below each other; of more a matrix shows the pattern
 _NOTES = ("Random stands for the mean over its seeds.",)
 MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
@@ -25,37 +26,46 @@ SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 
 
 def _agreement(source: Source) -> Drawn:
-    """Overlaps of masks, attention beside MLP, or correlations of whole rankings."""
-    overlaps, rankings = source.table("jaccard"), pl.DataFrame()
+    """Overlaps of masks, pair by pair, of many pairs as matrices; or correlations of whole rankings."""
+    overlaps = source.table("jaccard")
+    selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
     with source.bar:
         value = selection.switch("Show", tuple(_SHOWN), "value", default=JACCARD, title=_SHOWN.__getitem__)
         rate = selection.rate(overlaps["rate"], "rate") if value != RANKINGS else None
-    with nullcontext() if rate is None else layout.told():  # overlaps take from rankings their order only
-        rankings = source.table("spearman")
-    alike = agreement.both_ways(rankings, "spearman")
-    selectors = agreement.by_likeness(alike, palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]]))
     if rate is None:
+        rankings = source.table("spearman")
+        alike = agreement.both_ways(rankings, "spearman")
         below, colours = "over all of the rows", agreement.span([alike], "spearman")
-        figure = agreement.triangle(alike, selectors, "spearman", "Spearman of the scores", below, colours)
+        figure = agreement.triangle(
+            alike, agreement.by_likeness(alike, selectors), "spearman", "Spearman of the scores", below, colours
+        )
         source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
         return Drawn(rankings, notes=_NOTES)
     at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
-    tables = [at_rate.filter(sublayer=sublayer) for sublayer in SUBLAYER_TITLES]
-    shared = [agreement.both_ways(table, "jaccard", "expected_random") for table in tables]
-    below, colours = "Jaccard, rows that both remove ÷ rows that either does", agreement.span(shared, "jaccard")
-    columns = source.hero().columns(2)
-    for column, (sublayer, title), table, pairs in zip(columns, SUBLAYER_TITLES.items(), tables, shared, strict=True):
-        heading = f"{title}, lowest {formats.rate(rate)}"
+    tables = {sublayer: at_rate.filter(sublayer=sublayer) for sublayer in SUBLAYER_TITLES}
+    if len(findings.most_alike(tables)) <= MOST_PAIRS:
+        by_title = {SUBLAYER_TITLES[sublayer]: table for sublayer, table in tables.items()}
+        figure = agreement.listed(by_title, "Shared rows", "the rows that both scores call least important")
+        told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
+        source.show(figure, "jaccard", key="jaccard-pairs", finding=told)
+        return Drawn(overlaps, notes=_NOTES)
+    with layout.told():  # overlaps take from rankings their order only
+        selectors = agreement.by_likeness(agreement.both_ways(source.table("spearman"), "spearman"), selectors)
+    shared = {name: agreement.both_ways(table, "jaccard", "expected_random") for name, table in tables.items()}
+    below = "Jaccard, rows that both remove ÷ rows that either does"
+    colours = agreement.span(list(shared.values()), "jaccard")
+    for column, (sublayer, pairs) in zip(source.hero().columns(2), shared.items(), strict=True):
+        heading = f"{SUBLAYER_TITLES[sublayer]}, lowest {formats.rate(rate)}"
         with column:
             figure = agreement.triangle(pairs, selectors, "jaccard", heading, below, colours)
-            sentence = findings.overlap(table, heading)
+            sentence = findings.overlap(tables[sublayer], heading)
             tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=sentence, hero=True)
     return Drawn(overlaps, notes=_NOTES)
 
 
 AGREEMENT = Part(
     _agreement, ("jaccard", "spearman"),
-    "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
+    "Each line is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
     "same mask, and random masks of the same sizes give what the hover says. Whole rankings are compared by Spearman's "
     "correlation.",
 )  # fmt: skip
@@ -82,6 +92,8 @@ def _depth(source: Source) -> Drawn:
             f"({row['share']:.1%})",
         )  # fmt: skip
         below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
+        told = {name for names in findings.early_and_late(shares) for name in names}
+        below += stand_back(figure, {*shares["selector"]} - told if told else ())
         source.show(figure, "mask-depth", finding=findings.uneven(shares), below=below)
         return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
