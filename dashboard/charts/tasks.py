@@ -30,7 +30,7 @@ def at_rate(
             dots.add(figure, look.title, [dot], look.colour, look.symbol, size=12, legend=False, where=where)
         known = (points.filter(pl.col("rate") == 0)["accuracy"].mean(), points["chance"].mean())
         for level, name, at in zip(known, ("all rows", "chance"), ("bottom right", "bottom left"), strict=True):
-            if axes.is_finite(level):
+            if isinstance(level, float):
                 axes.level(figure, name if where == places[0] else "", x=level, at=at, **where)
     return figure
 

@@ -11,11 +11,11 @@ from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import share_text
 
-FAITHFUL, SPECIFIC, STABLE, ROBUST = QUESTIONS = ("Faithful?", "Specific?", "Stable?", "Robust?")
+SUFFICIENT, SPECIFIC, STABLE, ROBUST = QUESTIONS = ("Sufficient?", "Specific?", "Stable?", "Robust?")
 YES, PARTLY, NO, UNKNOWN = ("✓", "green"), ("~", "orange"), ("✗", "red"), ("–", "gray")
-_FAITHFUL = {
-    "faithful": (YES, "faithful"), "sufficient": (PARTLY, "sufficient"), "partly": (PARTLY, "partly"),
-    "not": (NO, "not faithful"),
+_SUFFICIENT = {
+    "faithful": (YES, "sufficient"), "sufficient": (YES, "sufficient"), "partly": (PARTLY, "in part"),
+    "not": (NO, "not sufficient"),
 }  # fmt: skip
 _SPECIFIC = {
     "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top only"), "LeRF only": (PARTLY, "bottom only"),
@@ -52,10 +52,11 @@ class Chip:
 
 @dataclass(frozen=True)
 class Line:
-    """One selector's answers, in the order of `questions`. budget: the share of rows that can go by it, in words;
-    interval: of that share, "" where it is as narrow as the words."""
+    """One selector's answers, in the order of `questions`. faithful: is it sufficient and specific? budget: the share
+    of rows that can go by it, in words; interval: of that share, "" where it is as narrow as the words."""
 
     selector: str
+    faithful: bool
     stable_but_invalid: bool
     chips: tuple[Chip, ...]
     budget: str = ""
@@ -77,7 +78,7 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
     there = palette.title(BASELINE) if BASELINE in rows else None
     found = []
-    order = list(_FAITHFUL)
+    order = list(_SUFFICIENT)
 
     def place(name: str) -> tuple[float, int]:
         word = rows[name]["validity"]
@@ -88,7 +89,7 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
         beside = [title] if there in (None, title) else [title, there]
         specific = _SPECIFIC.get(row.get("specific", ""), NOT_MEASURED)
         answers: dict[str, tuple[tuple[tuple[str, str], str], str, dict[str, Any]]] = {
-            FAITHFUL: (_FAITHFUL.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
+            SUFFICIENT: (_SUFFICIENT.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
             SPECIFIC: (specific, "believed", {"part": "Explained by depth"}),
             STABLE: (_STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             ROBUST: (_ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
@@ -97,7 +98,8 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
         values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
         share, low, high = ["" if value is None else share_text(value) for value in values]
         interval = f"{low} to {high}" if low and high and {low, high} != {share} else ""
-        found.append(Line(name, bool(row["stable_but_invalid"]), chips, share, interval))
+        faithful = row["validity"] == "faithful"
+        found.append(Line(name, faithful, bool(row["stable_but_invalid"]), chips, share, interval))
     return found
 
 

@@ -54,7 +54,8 @@ def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
     reasons = dict(verdicts.select("selector", "reasons").iter_rows())
     lines = [
         {
-            "title": palette.title(line.selector), "chips": [(one.sign, one.colour, one.word) for one in line.chips],
+            "title": palette.title(line.selector) + " ✓ faithful" * line.faithful,
+            "chips": [(one.sign, one.colour, one.word) for one in line.chips],
             "reason": reasons[line.selector] or "", "invalid": line.stable_but_invalid,
         }
         for line in verdict_chips.lines(verdicts, run.table("invariance_verdicts"))

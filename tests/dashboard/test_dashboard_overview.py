@@ -107,10 +107,12 @@ def chips(app):
 def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     found = chips(page())
     assert [[chip.label for chip in row] for row in found.values()] == [
-        [":green-badge[✓ faithful]", ":green-badge[✓ both ends]", ":green-badge[✓ stable]"],
-        [":red-badge[✗ not faithful]", ":red-badge[✗ neither end]", ":green-badge[✓ stable]"],
+        [":green-badge[✓ sufficient]", ":green-badge[✓ both ends]", ":green-badge[✓ stable]"],
+        [":red-badge[✗ not sufficient]", ":red-badge[✗ neither end]", ":green-badge[✓ stable]"],
     ]
     app = page()
+    names = [one.value for one in app.markdown if one.value.startswith(("**LRP**", "**Wanda**"))]
+    assert ["✓ faithful" in name for name in names[:2]] == [True, False]
     told = " ".join(caption.value.replace("\\", "") for caption in app.caption)
     assert "Robust was not measured here; `selector-audit analyze made-up-1B invariance` measures it." in told
     for row, name in zip(found.values(), ("LRP", "Wanda"), strict=True):
@@ -153,11 +155,12 @@ def test_the_chips_say_what_the_tables_say():
         one.selector: [f"{chip.sign} {chip.word}" for chip in one.chips] for one in verdict_chips.lines(table, moves)
     }
     assert said == {
-        "lrp": ["✓ faithful", "✓ stable", "✓ robust"],
-        "ig": ["~ sufficient", "✗ not stable", "✓ robust"],
-        "wanda": ["~ partly", "– not known", "✗ not robust"],
-        "magnitude": ["✗ not faithful", "– no text", "– not known"],
+        "lrp": ["✓ sufficient", "✓ stable", "✓ robust"],
+        "ig": ["✓ sufficient", "✗ not stable", "✓ robust"],
+        "wanda": ["~ in part", "– not known", "✗ not robust"],
+        "magnitude": ["✗ not sufficient", "– no text", "– not known"],
     }
+    assert [one.selector for one in verdict_chips.lines(table, moves) if one.faithful] == ["lrp"]
     colours = {chip.sign: chip.colour for line in verdict_chips.lines(table, moves) for chip in line.chips}
     assert colours == {"✓": "green", "~": "orange", "✗": "red", "–": "gray"}
     without = verdict_chips.lines(table, None)
@@ -172,7 +175,7 @@ def test_the_chips_say_what_the_tables_say():
     ):
         asked = table.with_columns(specific=pl.lit(specific))
         assert {f"{line.chips[1].sign} {line.chips[1].word}" for line in verdict_chips.lines(asked, None)} == {word}
-        assert verdict_chips.questions(asked, None) == ("Faithful?", "Specific?", "Stable?")
+        assert verdict_chips.questions(asked, None) == ("Sufficient?", "Specific?", "Stable?")
     budgets = verdict_chips.lines(table.with_columns(budget=pl.Series([0.1834, 0.0046, None, 0.02])), None)
     assert {line.selector: line.budget for line in budgets} == {
         "lrp": "18.3%", "ig": "0.46%", "wanda": "", "magnitude": "2%"

@@ -92,8 +92,8 @@ def _depth(source: Source) -> Drawn:
             f"({row['share']:.1%})",
         )  # fmt: skip
         below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
-        told = {name for names in findings.early_and_late(shares) for name in names}
-        below += stand_back(figure, {*shares["selector"]} - told if told else ())
+        uneven = {name for names in findings.early_and_late(shares) for name in names}
+        below += stand_back(figure, {*shares["selector"]} - uneven if uneven else ())
         source.show(figure, "mask-depth", finding=findings.uneven(shares), below=below)
         return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
