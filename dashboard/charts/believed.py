@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, formats, palette
+from dashboard.charts.findings import words
 from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.matrix import matrix
@@ -237,6 +238,8 @@ def quadrant(
     )
     if known:
         below += "; 0%: as much harm as random rows, or more"
+        names = verdicts.filter(stability="not applicable")["selector"]
+        below += f"; not here, as they read no text: {words.titles(names.to_list())}" if names.len() else ""
     return finished(figure, "Stability against validity", below, 470)
 
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 # page -> words of its first figure's description
 PAGES = {
-    "where": "rows that both remove",
+    "where": "scores call least important",
     "where?part=Depth": "which share of each block",
     "believed": "right is stable, up is valid",
     "believed?part=Controls": "each control and references",
@@ -27,7 +27,7 @@ def store(empty_store):
 @pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/where", source="Paper", model="Qwen3-8B")
-    figure(page, "rows that both remove")
+    figure(page, "scores call least important")
     follow(page, "Can it be believed")
     figure(page, "right is stable, up is valid")
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]

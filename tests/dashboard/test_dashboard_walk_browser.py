@@ -8,7 +8,7 @@ pytestmark = pytest.mark.browser
 # Page -> words of the description of its first figure, or of its text where it has none.
 FIGURES = {
     "Overview": "filled, lowest scores first", "Curves": "LeRF: lowest scores go first",
-    "Where and who": "rows that both remove", "Can it be believed": "right is stable, up is valid",
+    "Where and who": "scores call least important", "Can it be believed": "right is stable, up is valid",
     "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "mean score",
 }  # fmt: skip
 TEXTS = {
