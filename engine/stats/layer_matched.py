@@ -22,6 +22,7 @@ from engine.stats.uncertainty import (
     estimate,
     holm,
     satterthwaite,
+    seed_parts,
     student_t,
     two_sided_p,
 )
@@ -114,10 +115,9 @@ def against_controls(
 
     used, sizes = own[0].blocks, tokens.tolist()
 
-    ranking = _spread(each[0] - each[1].mean(1))
-    control, chance = _spread(each[1].mean(0)), _spread(each[2])
+    spreads = (each[0] - each[1].mean(1), each[1].mean(0), each[2], each[0])  # over the seeds
+    ranking, control, chance, own_spread = (seed_parts(some.tolist(), range(some.size)) for some in spreads)
     further = [Part(part.variance * (of_controls.shape[1] + 1), part.degrees) for part in control]
-    own_spread = _spread(each[0])
 
     def of_text(nats: Numbers) -> tuple[Part | None, int]:
         stderr, number = block_stderr(nats.tolist(), sizes, used) if np.isfinite(nats).all() else (None, 1)
@@ -148,12 +148,6 @@ def against_controls(
 
 def _nats(results: Sequence[Windowed]) -> Numbers:
     return np.array([one.window_nats for one in results], dtype=np.float64)
-
-
-def _spread(means: Numbers) -> list[Part]:
-    """The seeds' part in a mean over them; nothing of a single one."""
-    values = means.tolist()
-    return [Part(statistics.variance(values) / len(values), len(values) - 1)] if len(values) > 1 else []
 
 
 def _text_covariance(a: Numbers, b: Numbers, tokens: Numbers, blocks: Blocks) -> JointPart:

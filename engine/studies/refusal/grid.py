@@ -327,6 +327,12 @@ class Grid(Study[RefusalInputs]):
             return None
         return operating_points(self.tables(run, known)[self.stem], **_limits(run, known))
 
+    def final_points(self, run: RefusalInputs, results: Results) -> Points:
+        """The operating points of a grid whose cells are all known."""
+        points = self.points(run, results)
+        assert points is not None
+        return points
+
     def edges(self, run: RefusalInputs, results: Results, points: Points) -> dict[tuple[str, str], str]:
         """(selector, domain) -> at which edges of its grid the point still lies, `none` inside; all cells are known."""
         found = {}
