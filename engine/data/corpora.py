@@ -51,8 +51,6 @@ class Windows:
 
     def first(self, n: int) -> Windows:
         """The first n windows: calibration sets of growing size are nested."""
-        if not 0 < n <= len(self.sample_ids):
-            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}")
         return self.part(0, n)
 
     def part(self, start: int, n: int) -> Windows:
@@ -60,7 +58,8 @@ class Windows:
         chosen = slice(start, start + n)
         ids = self.sample_ids[chosen]
         if start < 0 or n < 1 or len(ids) < n:
-            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n} from {start}")
+            place = f" from {start}" if start else ""
+            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}{place}")
         documents = None if self.documents is None else self.documents[chosen]
         return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n, documents=documents)
 

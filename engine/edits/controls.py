@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from engine.edits.masks import Mask, checked_mask, removed_count
 from engine.models.row_index import RowIndex
-from engine.selectors.consensus2 import borda, rank
-from engine.stats.removal_order import removal_order
+from engine.selectors.consensus2 import borda
+from engine.stats.removal_order import rank, removal_order
 
 REFERENCE = "consensus2"
 SMALLER = ("intersection", "veto_lrp", "veto_ig")  # remove fewer rows than the rate says

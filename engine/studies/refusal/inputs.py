@@ -329,9 +329,7 @@ class RefusalInputs(StudyInputs):
 
     def nll(self, edit: AnyEdit) -> Cell[NegativeLogLikelihood]:
         """NLL of the evaluation text under an edit. Made once: a cell's key is dear, and asked for often."""
-        if edit not in self._nlls:
-            self._nlls[edit] = Cell(self.loaded, edit, self._nll)
-        return self._nlls[edit]
+        return self._nlls.setdefault(edit, Cell(self.loaded, edit, self._nll))
 
     def max_nll(self, results: Results) -> float:
         """The perplexity cap in nats per token; where it is a factor, of the unedited model's."""
@@ -348,12 +346,9 @@ class RefusalInputs(StudyInputs):
         self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None
     ) -> Cell[list[Written]]:
         """Replies under an edit, greedy unless they are sampled."""
-        plan, key = self.plan, (tuple(prompts), sampling)
-        if key not in self._measures:
-            self._measures[key] = Replies(
-                key[0], plan.reply_tokens, plan.batch_size, plan.system, sampling, plan.thinking
-            )
-        return Cell(self.loaded, edit, self._measures[key])
+        plan, asked = self.plan, tuple(prompts)
+        measure = Replies(asked, plan.reply_tokens, plan.batch_size, plan.system, sampling, plan.thinking)
+        return Cell(self.loaded, edit, self._measures.setdefault((asked, sampling), measure))
 
     def refused(self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None) -> Cell[Refused]:
         """The judge's verdict on every reply under an edit."""
