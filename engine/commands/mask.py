@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> None:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:
             result = score_model(loaded, plan, store=store, progress=progress)
-    scores = result.ranking(args.selector, args.seed)
-    removed = removed_rows(scores, args.order, rate)
+    removed = removed_rows(result.ranking(args.selector, args.seed), args.order, rate)
     spec = {"selector": args.selector, "seed": args.seed, "order": args.order, "rate": rate, "scores": result.spec}
     write_mask(args.out, removed, loaded.fingerprint, spec)
     notes = shortfalls(spec)

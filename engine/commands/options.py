@@ -177,8 +177,7 @@ def add_edit(parser: argparse.ArgumentParser) -> None:
 def add_effect(parser: argparse.ArgumentParser, broken: str) -> None:
     """The options of the measurement without which no edit leaves. broken: what is done with one that breaks it."""
     parser.description = f"{parser.description} {GATE} {broken}"
-    cases = {"": RefusalPlan(), "shipped model": demo_plan()}
-    add_options(parser, cases, (PROMPTS, REPLIES), only=MEASURED)
+    add_options(parser, {"": RefusalPlan(), "shipped model": demo_plan()}, (PROMPTS, REPLIES), only=MEASURED)
 
 
 def preflight(args: argparse.Namespace) -> None:

@@ -81,8 +81,7 @@ def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(f"{type(model).__name__} is an encoder-decoder; expected a decoder-only language model")
-    input_embeddings = getattr(model, "get_input_embeddings", lambda: None)
-    embeddings = input_embeddings()
+    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
     path = next((name for name, module in model.named_modules() if module is embeddings), None)
     while path:
         path = path.rpartition(".")[0]

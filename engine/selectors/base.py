@@ -164,8 +164,7 @@ def selector_ids() -> list[str]:
 
 def contrast_ids() -> list[str]:
     """Ids that contrast prompts, likewise; a plug-in may turn out not to, which `check_contrasts` then says."""
-    ours = (*PAPER_CONTRASTS, *ALSO_CONTRASTS)
-    return [*ours, *(name for name in selector_ids() if name not in BUILT_IN)]
+    return [*PAPER_CONTRASTS, *ALSO_CONTRASTS, *(name for name in selector_ids() if name not in BUILT_IN)]
 
 
 def get_selector(selector_id: str) -> SelectorInfo:

@@ -230,8 +230,7 @@ class ScoringRun:
         return torch.cat(parts)
 
     def linear(self, layer: int) -> nn.Linear:
-        module = self.loaded.model.get_submodule(self.rows.layers[layer].name)
-        return cast(nn.Linear, module)
+        return cast(nn.Linear, self.loaded.model.get_submodule(self.rows.layers[layer].name))
 
     def activations(self) -> ActivationStatistics:
         """Sizes of inputs and outputs of every Linear: from one forward pass over the calibration text, or from the

@@ -57,8 +57,7 @@ def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
     }
     with_z = cells.with_columns(pl.Series(name, values, pl.Float64) for name, values in columns.items())
     by_size = pl.col("z").abs().fill_null(-1.0)
-    ordered = with_z.sort(by_size, "_size", descending=True, nulls_last=True, maintain_order=True)
-    return ordered.drop("_size")
+    return with_z.sort(by_size, "_size", descending=True, nulls_last=True, maintain_order=True).drop("_size")
 
 
 _INPUTS = ("published", "half_unit", "measured", "log_measured", "stderr", "degrees")

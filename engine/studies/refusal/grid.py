@@ -314,8 +314,7 @@ class Grid(Study[RefusalInputs]):
             for domain in self.domains:
                 _refuse_swapped(domain, run.rates(known, UNEDITED, self.pairs[domain]))
             for part in self._parts:
-                axes = part.widened(run, known)
-                yield from part.wanted(run, known, axes)
+                yield from part.wanted(run, known, part.widened(run, known))
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = [line for part in self._parts for line in part.lines(run, results, part.widened(run, results))]
