@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.memory import release
 from engine.records.errors import InputError, is_out_of_memory
@@ -109,9 +110,10 @@ class StudyInputs(ABC):
     ) -> None:
         """Writes the tables of a study, and its masks, with what the manifest says of them."""
 
+    @property
     @abstractmethod
-    def check_text(self) -> None:
-        """Errors: InputError where the evaluation text cannot be read."""
+    def evaluation(self) -> Windows:
+        """The evaluation text. Errors: InputError where it cannot be read."""
 
     @classmethod
     def called(cls, study_id: str) -> str:
@@ -268,7 +270,7 @@ def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) ->
     problem = unreadable = None
     if any(info.reads_text for info in wanted):
         try:
-            inputs.check_text()
+            inputs.evaluation  # noqa: B018 - read here or nowhere
         except InputError as error:
             unreadable = error
     for info in wanted:

@@ -255,9 +255,6 @@ class AuditInputs(StudyInputs):
     def write_prepared(self, folder: Path, elapsed_s: float) -> None:
         write_scores(folder, self.loaded, replace(self.scored, elapsed_s=elapsed_s))
 
-    def check_text(self) -> None:
-        self.evaluation  # noqa: B018 - read here or nowhere
-
     def write(
         self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
     ) -> None:

@@ -189,9 +189,6 @@ class RefusalInputs(StudyInputs):
             with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
                 self._check_prompts(self.heldout)
 
-    def check_text(self) -> None:
-        self.evaluation  # noqa: B018 - read here or nowhere
-
     def _check_prompts(self, domains: dict[str, list[Pair]]) -> None:
         plan = self.plan
         for prompt in (prompt for pairs in domains.values() for prompt in sides(pairs)):
