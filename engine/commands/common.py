@@ -20,7 +20,7 @@ from engine.records.errors import Ended, InputError
 from engine.records.files import make_folder
 from engine.records.hashing import Json, installed_version
 from engine.records.manifest import MANIFEST, check_folder, notes_of, read_manifest
-from engine.records.progress import ProgressFile
+from engine.records.progress import ProgressFile, progress_bars
 from engine.records.terminal import shown
 from engine.results.places import results_dir
 from engine.results.running import claimed
@@ -235,8 +235,6 @@ def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
     if args.json:
         yield to_file
         return
-    from engine.records.progress import progress_bars
-
     with progress_bars(err, to_file) as report:
         yield report
 

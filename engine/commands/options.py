@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from engine.commands import common
+from engine.edits.contrasts import edit_from_contrast, edit_from_mask
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
@@ -224,8 +225,6 @@ def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
 
 def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str | None) -> Edit:
     """The edit that the options name, checked against its model. weights_hash: None before there are weights."""
-    from engine.edits.contrasts import edit_from_contrast, edit_from_mask
-
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}
     if args.mask is not None:
         extra = [
