@@ -3,8 +3,6 @@
 Each line says what was found and, where something is missing, the next step. Exit code 1 if there is a problem; notes
 do not count."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

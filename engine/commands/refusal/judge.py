@@ -7,20 +7,17 @@ column `finished` (true or false) says which replies were cut off at the limit o
 English only: a reply that is clearly in another language is marked as not judged, counts as not refused, and is counted
 beside the rates. Lines without a reply are in no rate and are counted apart."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from engine.commands import common, outputs
 from engine.judges.base import UNJUDGED, judge_choices, open_judges, verdicts_on
 from engine.run.refusal_plan import RefusalPlan
 from engine.stats.uncertainty import wilson
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SHOWN_DISAGREEMENTS = 20
 SHOWN_CHARACTERS = 160

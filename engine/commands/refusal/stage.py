@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, options
 from engine.edits.contrasts import read_spec
-from engine.judges.base import UNJUDGED, open_judges
+from engine.judges.base import UNJUDGED, Judge, open_judges
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.audit_plan import SHIPPED
@@ -23,7 +23,6 @@ from engine.studies.base import REFUSAL, Study, StudyInfo, Tables, plan_type, wh
 
 if TYPE_CHECKING:
     from engine.data.prompt_sets import PromptSet
-    from engine.judges.base import Judge
     from engine.measures.harness import HarnessTask
     from engine.run.runner import Results, Runner
     from engine.studies.conduct import Maker

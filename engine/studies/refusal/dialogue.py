@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.data.thinking import opened, template_marks
-from engine.judges.base import Exchange, verdicts_on
+from engine.judges.base import Exchange, Judge, verdicts_on
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
-    from engine.judges.base import Judge
     from engine.measures.generation import Reply
     from engine.models.loading import LoadedModel
 
