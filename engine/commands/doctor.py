@@ -143,7 +143,7 @@ def _hub() -> Iterator[Finding]:
 
 
 def _corpora() -> Iterator[Finding]:
-    from engine.data.corpora import available_corpora, reachable
+    from engine.data.texts import available_corpora, reachable
 
     for name in available_corpora():
         problem = reachable(name)

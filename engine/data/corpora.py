@@ -16,17 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
+from engine.data.texts import Role, available_corpora, json_lines, read_text
 from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.shipped import demo_dir
 from engine.stats.blocks import Blocks, document_blocks, window_blocks
-
-__all__ = [
-    "Pair", "Role", "Windows", "available_corpora", "calibration_tokens", "contrast_pairs", "reachable", "windows",
-]  # fmt: skip
 
 _LONG_DOCUMENT = 1_000_000  # characters
 _OF_TEXT = ("corpus", "corpus_hash", "source_revision", "role")  # of a record of windows

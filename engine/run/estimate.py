@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from engine.data.corpora import Windows
-from engine.data.pairs import CALIBRATION, read_pairs
+from engine.data.corpora import CALIBRATION, Windows
+from engine.data.pairs import read_pairs
 from engine.data.window_starts import before_each
 from engine.interventions.compaction import compacts
 from engine.measures.base import MEASURES, Derived, Given, Passes, Stored, TokenMeasure

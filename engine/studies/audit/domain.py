@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
+from engine.data.corpora import Windows, calibration_tokens
+from engine.data.texts import available_corpora, reachable
 from engine.edits.edit import UNEDITED, Ranking
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError

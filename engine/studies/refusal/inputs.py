@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from engine.data.corpora import Pair, Windows
+from engine.data.corpora import CALIBRATION, HELDOUT, Pair, Windows
 from engine.data.onsets import onset_tokens
-from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split, pairs_record, read_pairs
+from engine.data.pairs import domain_spellings, has_split, pairs_record, read_pairs
 from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
