@@ -184,10 +184,9 @@ def _begin(end: re.Match[str]) -> str:
 def kept_marks(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     """Marks that are special tokens of this tokenizer, by id: decoding would leave them out of the reply."""
     own = {*_WRAPPERS, _CHANNEL, "<|message|>", *(mark for both in template_marks(tokenizer) for mark in both)}
-    added = tokenizer.added_tokens_decoder
     return {
         number: token.content
-        for number, token in added.items()
+        for number, token in tokenizer.added_tokens_decoder.items()
         if token.special and (token.content in own or _MARK.fullmatch(token.content))
     }
 

@@ -201,8 +201,7 @@ def checked_device(name: str) -> torch.device:
         "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
         "mps": int(torch.backends.mps.is_available()),
     }
-    there = counts.get(device.type, 0)
-    if (device.index or 0) >= there:
+    if (device.index or 0) >= counts.get(device.type, 0):
         usable = ", ".join(kind for kind, count in counts.items() if count)
         raise InputError(f"device {name!r} is not on this machine; available: {usable}; leave out --device to choose")
     return device
