@@ -90,8 +90,7 @@ def _devices() -> Iterator[Finding]:
 
     from engine.models.memory import host_bytes
 
-    cores = os.cpu_count() or 1
-    yield Finding("ok", "cpu", f"{cores} cores, {host_bytes() / GIB:.0f} GiB of memory; float32")
+    yield Finding("ok", "cpu", f"{os.cpu_count() or 1} cores, {host_bytes() / GIB:.0f} GiB of memory; float32")
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(number)

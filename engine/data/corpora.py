@@ -182,8 +182,7 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
         raise InputError(f"{path.name} holds no pairs; expected one JSON object with risk and base per line")
     for field, wanted in (("domain", domain), ("split", split)):
         if wanted is not None:
-            there = {getattr(pair, field) for pair in pairs}
-            wanted = find_domain(wanted, there, field)
+            wanted = find_domain(wanted, {getattr(pair, field) for pair in pairs}, field)
             pairs = [pair for pair in pairs if getattr(pair, field) == wanted]
     return pairs
 

@@ -278,8 +278,7 @@ def end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozense
 def further_ends(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """End tokens beyond those of the generation config, or, where it has none, the tokenizer's: once the only ones, and
     in no key."""
-    once = _configured(model) or _ids(tokenizer.eos_token_id)
-    return sorted(end_tokens(model, tokenizer) - once)
+    return sorted(end_tokens(model, tokenizer) - (_configured(model) or _ids(tokenizer.eos_token_id)))
 
 
 def _configured(model: nn.Module) -> frozenset[int]:
@@ -337,8 +336,7 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], marks: Mapping[i
 
 def given_cache(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
     """The keyword argument that hands `cache` to this model's forward."""
-    takes_it = CACHE in inspect.signature(model.forward).parameters
-    return {CACHE if takes_it else CACHE_ONCE: cache}
+    return {CACHE if CACHE in inspect.signature(model.forward).parameters else CACHE_ONCE: cache}
 
 
 def kept_cache(output: Any) -> Cache | None:

@@ -158,8 +158,7 @@ class _Tracer:
             total = flops * count // size
             return Work(SCORE, what, passes * times, count * tokens * times, total, size, cost.peak_bytes + more_bytes)
 
-        names = with_needs(scoring.selectors)
-        methods = {method for method, _ in asked_by(names, ())}
+        methods = {method for method, _ in asked_by(with_needs(scoring.selectors), ())}
         plain = any(needs_plain(method) for method in methods)
         # On the CPU plain gradients' pass gives the activations too (`ScoringRun.activations`).
         if ACTIVATIONS[0] in methods and not (plain and self.sketch.device.partition(":")[0] == "cpu"):

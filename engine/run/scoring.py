@@ -187,8 +187,7 @@ def score_tokens(
 ) -> dict[str, Tensor]:
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
     Each selector is kept as soon as it is done. tokens: None will do if all are data-free."""
-    names = with_needs(selectors)
-    keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
+    keys = {name: _score_key(loaded, plan, name, tokens) for name in with_needs(selectors)}
     cached = {name: kept_scores(store, key, loaded.rows.n_rows) for name, key in keys.items()}
     scores = {name: values for name, values in cached.items() if values is not None}
     missing = [name for name in selectors if name not in scores]

@@ -244,8 +244,7 @@ class ScoringRun:
             def work(ids: Tensor, ends: Sequence[int]) -> Tensor:
                 return window_statistics(self.loaded, ids, self.skip_first, ends)
 
-            sums = self._sum("activations", ("activations",), work)
-            self._activations = split_statistics(self.loaded, sums)
+            self._activations = split_statistics(self.loaded, self._sum("activations", ("activations",), work))
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:

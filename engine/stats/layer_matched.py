@@ -52,8 +52,7 @@ def fieller(a: float, b: float, parts: Sequence[JointPart], confidence: float = 
     set has no ends."""
     if not (math.isfinite(a) and math.isfinite(b)) or b == 0 or not parts:
         return None
-    degrees = satterthwaite([part.along(a / b) for part in parts])
-    square = student_t(degrees, confidence) ** 2
+    square = student_t(satterthwaite([part.along(a / b) for part in parts]), confidence) ** 2
     v_aa, v_ab, v_bb = (math.fsum(part[place] for part in parts) for place in range(3))
     lead, middle, last = b * b - square * v_bb, a * b - square * v_ab, a * a - square * v_aa
     if not lead > 0:  # NaN: an error is not known

@@ -204,8 +204,7 @@ def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict
 
 def _means(correlations: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
     """Mean Spearman of two draws of one text, and of one draw of each; None where a ranking is constant."""
-    half = len(correlations) // 2
-    first = np.arange(len(correlations)) < half
+    first = np.arange(len(correlations)) < len(correlations) // 2
     same = (first[:, None] == first[None, :]) & ~np.eye(len(first), dtype=bool)
     within, between = float(correlations[same].mean()), float(correlations[np.outer(first, ~first)].mean())
     return (None if math.isnan(within) else within), (None if math.isnan(between) else between)

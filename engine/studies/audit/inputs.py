@@ -179,8 +179,7 @@ class AuditInputs(StudyInputs):
     def nll(self, edit: Edit, text: Windows | None = None) -> Cell[NegativeLogLikelihood]:
         """NLL of the evaluation text (or of `text`) under an edit."""
         self.ready(edit.intervention)
-        measure = self._nll if text is None else Nll(text, self.plan.scoring.batch_size)
-        return Cell(self.loaded, edit, measure)
+        return Cell(self.loaded, edit, self._nll if text is None else Nll(text, self.plan.scoring.batch_size))
 
     @cached_property
     def dense(self) -> Cell[NegativeLogLikelihood]:

@@ -228,8 +228,7 @@ def _controls(tables: Tables) -> Iterator[Claim]:
     """Consensus-2 against its controls."""
     table = tables["control_differences"]
     for answer in control_answers(table, tables.get("draw_sweep")):
-        unknown = answer.difference.stderr is None
-        tier = DESCRIPTIVE if unknown else CORRECTED if has_blocks(table) else INTERVAL
+        tier = DESCRIPTIVE if answer.difference.stderr is None else CORRECTED if has_blocks(table) else INTERVAL
         yield Claim(
             "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence,
             answer.difference.value, "nats per token",
