@@ -15,6 +15,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from dashboard import gate
 from dashboard.charts import typeface
 from dashboard.state import access
@@ -22,8 +25,6 @@ from dashboard.state.results import STORE_VARIABLE
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.routing import Route
 
 DEFAULT_PORT = 8501
@@ -182,7 +183,6 @@ def server_options(port: int, address: str) -> dict[str, object]:
 
 
 def _typeface() -> list[Route]:
-    from starlette.responses import Response
     from starlette.routing import Route
 
     kept = {"Cache-Control": "public, max-age=31536000, immutable"}

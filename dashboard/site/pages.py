@@ -111,8 +111,7 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
         figure = believed_chart.between_draws(chosen, limits.jaccard, heading="")
         below = f"LeRF masks at {at} from disjoint calibration text; further right: more alike"
         yield page.figure(figure, believed.between_draws(chosen, limits.jaccard), below)
-    tables = {stem: found for stem in needed() if (found := run.table(stem)) is not None}
-    claims = ledger(tables)
+    claims = ledger({stem: found for stem in needed() if (found := run.table(stem)) is not None})
     if claims.height:
         selectors = formats.texts(claims["selector"], palette.title).alias("Selector")
         names = ("Claim", "Evidence", "Number", "Unit", "Control", "Test")

@@ -84,8 +84,7 @@ class Request:
             access.need("reading files by their path")
             read_replies(Path(self.words[-1]))
             return
-        checkpoint = find_checkpoint(self.model, dict(self.options).get("--revision"), weights=False)
-        checkpoint.config()
+        find_checkpoint(self.model, dict(self.options).get("--revision"), weights=False).config()
 
 
 def analysis(

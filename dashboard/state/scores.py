@@ -1,6 +1,5 @@
 """Scores of a results folder: the row index, and one selector's scores with their checksum verified."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
+from engine.results.tables import is_id
 
 SCORES = "scores.safetensors"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 
 
 def read_rows(folder: Path) -> pl.DataFrame:
@@ -35,7 +34,7 @@ def selectors_in(folder: Path) -> tuple[str, ...]:
             names = [str(name) for name in list(tensors.keys())]
     except (SafetensorError, bounds.BadFile, OSError) as error:
         raise InputError(f"{path} is not readable ({error}); {again}") from None
-    odd = [name for name in names if not _ID.fullmatch(name)]
+    odd = [name for name in names if not is_id(name)]
     if odd or not names:
         raise InputError(f"{path} holds no scores under names of letters, digits and . _ - only; {again}")
     return tuple(names)

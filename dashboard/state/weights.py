@@ -1,4 +1,4 @@
-"""Weight matrices of the shipped model without torch, for figures. numpy has no bfloat16: its bits are widened here."""
+"""Weight matrices of the shipped model without torch, for figures."""
 
 import re
 from dataclasses import dataclass
@@ -17,14 +17,16 @@ _NAME = re.compile(r".*\.layers\.(\d+)\.(?:\w+\.)*(\w+_proj)\.weight")
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a projection's weights lie in the file. shape: (rows = outputs, columns = inputs)."""
+    """Where a projection's weights lie in the file."""
 
     block: int
     projection: str
-    shape: tuple[int, int]
-    dtype: str
-    start: int
-    stop: int
+    stored: bounds.Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows = outputs, columns = inputs."""
+        return self.stored.shape
 
 
 def _path() -> Path:
@@ -48,10 +50,10 @@ def matrices() -> tuple[Matrix, ...]:
     except (OSError, bounds.BadFile) as error:
         raise _damaged(path, error) from None
     found = []
-    for name, (dtype, shape, start, stop) in header.items():
+    for name, stored in header.items():
         match = _NAME.fullmatch(name)
-        if match and len(shape) == 2:
-            found.append(Matrix(int(match[1]), match[2], (shape[0], shape[1]), dtype, start, stop))
+        if match and len(stored.shape) == 2:
+            found.append(Matrix(int(match[1]), match[2], stored))
     return tuple(sorted(found, key=lambda entry: entry.block))
 
 
@@ -59,17 +61,13 @@ def matrices() -> tuple[Matrix, ...]:
 def _values(path: Path, entry: Matrix) -> npt.NDArray[np.float32]:
     try:
         with path.open("rb") as file:
-            file.seek(entry.start)
-            content = file.read(entry.stop - entry.start)
-        if entry.dtype == "BF16":  # the upper half of a float32
-            values = (np.frombuffer(content, "<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            values = np.frombuffer(content, {"F32": "<f4", "F16": "<f2"}[entry.dtype]).astype(np.float32)
-        shaped = values.reshape(entry.shape)
-    except (OSError, ValueError, KeyError) as error:
+            file.seek(entry.stored.start)
+            content = file.read(entry.stored.stop - entry.stored.start)
+        values = entry.stored.array(content).astype(np.float32)
+    except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    shaped.flags.writeable = False
-    return shaped
+    values.flags.writeable = False
+    return values
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

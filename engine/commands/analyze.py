@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> None:
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
     names = all_analyses() if _ALL in asked else known(",".join(asked), "ANALYSIS")
     if list(names) == [_CLAIMS_OF] and args.selectors is None:  # claims name theirs
-        scoring = replace(plan.scoring, selectors=selectors_of(plan.published_claims))
-        plan = replace(plan, scoring=scoring)
+        plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors_of(plan.published_claims)))
     fit, report, folder, answers = measured(args, plan, names, skip=_ALL in asked or not args.analyses)
     notes = common.say_notes(folder)
     if common.as_json(args, {"folder": str(folder), "notes": notes, "left_out": fit.left_out, **report}):

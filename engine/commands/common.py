@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from engine.commands import outputs
@@ -20,18 +20,15 @@ from engine.records.errors import Ended, InputError
 from engine.records.files import make_folder
 from engine.records.hashing import Json, installed_version
 from engine.records.manifest import MANIFEST, check_folder, notes_of, read_manifest
-from engine.records.progress import ProgressFile
+from engine.records.progress import Progress, ProgressFile, progress_bars
 from engine.records.terminal import shown
 from engine.results.places import results_dir
 from engine.results.running import claimed
 from engine.run.share import Measured, Shard, parse_shard
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderableType
-
     from engine.judges.base import Judge
     from engine.models.loading import LoadedModel
-    from engine.records.progress import Progress
     from engine.results.store import Store
     from engine.run.runner import LocalRunner, Runner
     from engine.studies.base import TextTable
@@ -235,8 +232,6 @@ def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
     if args.json:
         yield to_file
         return
-    from engine.records.progress import progress_bars
-
     with progress_bars(err, to_file) as report:
         yield report
 

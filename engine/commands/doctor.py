@@ -3,8 +3,6 @@
 Each line says what was found and, where something is missing, the next step. Exit code 1 if there is a problem; notes
 do not count."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform
@@ -92,8 +90,7 @@ def _devices() -> Iterator[Finding]:
 
     from engine.models.memory import host_bytes
 
-    cores = os.cpu_count() or 1
-    yield Finding("ok", "cpu", f"{cores} cores, {host_bytes() / GIB:.0f} GiB of memory; float32")
+    yield Finding("ok", "cpu", f"{os.cpu_count() or 1} cores, {host_bytes() / GIB:.0f} GiB of memory; float32")
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(number)
@@ -145,7 +142,7 @@ def _hub() -> Iterator[Finding]:
 
 
 def _corpora() -> Iterator[Finding]:
-    from engine.data.corpora import available_corpora, reachable
+    from engine.data.texts import available_corpora, reachable
 
     for name in available_corpora():
         problem = reachable(name)

@@ -8,7 +8,7 @@ import argparse
 from typing import get_args
 
 from engine.commands import common
-from engine.data.texts import Role
+from engine.data.texts import Role, available_corpora, read_text, readable_offline
 from engine.records.errors import InputError, unknown
 
 _CORPORA = ("wikitext2", "c4")
@@ -26,7 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from huggingface_hub import constants
 
-    from engine.data.texts import available_corpora, read_text, readable_offline
     from engine.models.checkpoints import find_checkpoint
     from engine.models.downloads import size_text
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.commands import common, options, outputs
-from engine.edits.masks import parse_rate
+from engine.edits.masks import parse_rate, removed_rows
 from engine.records.errors import InputError
 from engine.records.manifest import shortfalls
 from engine.results.store import Store
@@ -34,7 +34,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from engine.edits.contrasts import write_mask
-    from engine.edits.masks import removed_rows
     from engine.run.scoring import check_seed, fitting, score_model
     from engine.selectors import own_scores
 
@@ -51,8 +50,7 @@ def run(args: argparse.Namespace) -> None:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:
             result = score_model(loaded, plan, store=store, progress=progress)
-    scores = result.ranking(args.selector, args.seed)
-    removed = removed_rows(scores, args.order, rate)
+    removed = removed_rows(result.ranking(args.selector, args.seed), args.order, rate)
     spec = {"selector": args.selector, "seed": args.seed, "order": args.order, "rate": rate, "scores": result.spec}
     write_mask(args.out, removed, loaded.fingerprint, spec)
     notes = shortfalls(spec)

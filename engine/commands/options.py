@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from engine.commands import common
+from engine.edits.contrasts import edit_from_contrast, edit_from_mask
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
@@ -177,8 +178,7 @@ def add_edit(parser: argparse.ArgumentParser) -> None:
 def add_effect(parser: argparse.ArgumentParser, broken: str) -> None:
     """The options of the measurement without which no edit leaves. broken: what is done with one that breaks it."""
     parser.description = f"{parser.description} {GATE} {broken}"
-    cases = {"": RefusalPlan(), "shipped model": demo_plan()}
-    add_options(parser, cases, (PROMPTS, REPLIES), only=MEASURED)
+    add_options(parser, {"": RefusalPlan(), "shipped model": demo_plan()}, (PROMPTS, REPLIES), only=MEASURED)
 
 
 def preflight(args: argparse.Namespace) -> None:
@@ -225,8 +225,6 @@ def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
 
 def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str | None) -> Edit:
     """The edit that the options name, checked against its model. weights_hash: None before there are weights."""
-    from engine.edits.contrasts import edit_from_contrast, edit_from_mask
-
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}
     if args.mask is not None:
         extra = [

@@ -12,8 +12,7 @@ from engine.run.audit_plan import OF_SWEEP, SHIPPED, AuditPlan, for_model
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
-    plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
-    options.add_options(parser, plans, OF_SWEEP)
+    options.add_options(parser, {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}, OF_SWEEP)
     common.add_runner(parser)
     common.add_run(parser)
 

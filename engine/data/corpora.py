@@ -16,17 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
+from engine.data.texts import Role, available_corpora, json_lines, read_text
 from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.shipped import demo_dir
 from engine.stats.blocks import Blocks, document_blocks, window_blocks
-
-__all__ = [
-    "Pair", "Role", "Windows", "available_corpora", "calibration_tokens", "contrast_pairs", "reachable", "windows",
-]  # fmt: skip
 
 _LONG_DOCUMENT = 1_000_000  # characters
 _OF_TEXT = ("corpus", "corpus_hash", "source_revision", "role")  # of a record of windows
@@ -51,8 +47,6 @@ class Windows:
 
     def first(self, n: int) -> Windows:
         """The first n windows: calibration sets of growing size are nested."""
-        if not 0 < n <= len(self.sample_ids):
-            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}")
         return self.part(0, n)
 
     def part(self, start: int, n: int) -> Windows:
@@ -60,7 +54,8 @@ class Windows:
         chosen = slice(start, start + n)
         ids = self.sample_ids[chosen]
         if start < 0 or n < 1 or len(ids) < n:
-            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n} from {start}")
+            place = f" from {start}" if start else ""
+            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}{place}")
         documents = None if self.documents is None else self.documents[chosen]
         return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n, documents=documents)
 
@@ -187,8 +182,7 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
         raise InputError(f"{path.name} holds no pairs; expected one JSON object with risk and base per line")
     for field, wanted in (("domain", domain), ("split", split)):
         if wanted is not None:
-            there = {getattr(pair, field) for pair in pairs}
-            wanted = find_domain(wanted, there, field)
+            wanted = find_domain(wanted, {getattr(pair, field) for pair in pairs}, field)
             pairs = [pair for pair in pairs if getattr(pair, field) == wanted]
     return pairs
 

@@ -12,8 +12,6 @@ from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 
-__all__ = ["CALIBRATION", "CAST_DOMAINS", "HELDOUT", "has_split", "pairs_record", "read_pairs"]
-
 # CAST's names for the five domains, `condition_multiple.json` of IBM/activation-steering (Lee et al. 2025).
 CAST_DOMAINS = {
     "hate_speech": "hate", "crime_planning": "crime", "sexual_content": "adult", "health_consultation": "medical",

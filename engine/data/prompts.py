@@ -174,8 +174,7 @@ def has_thinking_switch(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Does `enable_thinking` change what the chat template writes?"""
     asked = [{"role": "user", "content": "Hello"}]
     switch = (False, True) if tokenizer.chat_template else ()
-    rendered = [_rendered(tokenizer, asked, enable_thinking=on) for on in switch]
-    return len(set(rendered)) > 1
+    return len({_rendered(tokenizer, asked, enable_thinking=on) for on in switch}) > 1
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Turn], **changes: Any) -> str:

@@ -6,12 +6,10 @@ what is stored and shown is the whole reply."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from transformers import PreTrainedTokenizerBase
 
 Marks = tuple[str, str]  # around a thinking part
@@ -186,10 +184,9 @@ def _begin(end: re.Match[str]) -> str:
 def kept_marks(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     """Marks that are special tokens of this tokenizer, by id: decoding would leave them out of the reply."""
     own = {*_WRAPPERS, _CHANNEL, "<|message|>", *(mark for both in template_marks(tokenizer) for mark in both)}
-    added = tokenizer.added_tokens_decoder
     return {
         number: token.content
-        for number, token in added.items()
+        for number, token in tokenizer.added_tokens_decoder.items()
         if token.special and (token.content in own or _MARK.fullmatch(token.content))
     }
 

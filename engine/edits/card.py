@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from huggingface_hub import ModelCard, ModelCardData
 
 from engine.edits.contrasts import UNTOLD
@@ -69,8 +70,6 @@ def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
 
 
 def _table_row(path: Path, edit: Edit, weights_hash: str) -> Json:
-    import polars as pl
-
     table = read_table(path.parent, path.stem)
     model = read_manifest(path.parent).get("model") or {}
     if model.get("weights_hash") != weights_hash:

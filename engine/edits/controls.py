@@ -8,14 +8,12 @@ import numpy.typing as npt
 
 from engine.edits.masks import Mask, checked_mask, removed_count
 from engine.models.row_index import RowIndex
-from engine.selectors.consensus2 import borda, rank
-from engine.stats.removal_order import removal_order
+from engine.selectors.consensus2 import borda
+from engine.stats.removal_order import rank, removal_order
 
 REFERENCE = "consensus2"
 SMALLER = ("intersection", "veto_lrp", "veto_ig")  # remove fewer rows than the rate says
 NEEDED = ("lrp", "ig", "consensus2", "random")
-
-_Order = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +62,7 @@ def control_masks(
     random rows. VETO-LRP: LRP's mask without IG's rows; VETO-IG: the reverse. Beside intersection and vetoes stand
     consensus2, lrp, ig and random at exactly their number of rows, so that a smaller edit is not taken for a better
     one. scores: lrp, ig, consensus2 [N], random [seeds, N]; the layer-matched masks take the same seeds"""
-    orders: list[tuple[str, int | None, _Order]] = [
+    orders: list[tuple[str, int | None, npt.NDArray[np.int64]]] = [
         (name, None, removal_order(scores[name], order)) for name in ("consensus2", "lrp", "ig")
     ]
     for random_seed, values in zip(seeds, scores["random"], strict=True):

@@ -169,11 +169,8 @@ class Ranking:
         return self.first(order, removed_count(rate, self.scores.size))
 
     def first(self, order: str, count: int) -> Edit:
-        if (order, count) not in self._edits:
-            self._edits[order, count] = first_of(
-                self.order(order), count, intervention=self.intervention, ids=self.ids, side=self.side
-            )
-        return self._edits[order, count]
+        edit = first_of(self.order(order), count, intervention=self.intervention, ids=self.ids, side=self.side)
+        return self._edits.setdefault((order, count), edit)
 
     def over(self, units: Units, intervention: str) -> Ranking:
         """The ranking of these units by the rows' scores (`Units.scores`), under another intervention."""

@@ -103,8 +103,7 @@ def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: 
         partial(_smaller, gate, up, down, torch.from_numpy(np.flatnonzero(chosen)).to(gate.weight.device))
     )
     for linear, name, values in smaller or ():
-        steps.append(partial(setattr, linear, name, getattr(linear, name)))
-        setattr(linear, name, nn.Parameter(values, requires_grad=False))
+        steps.swap(linear, name, nn.Parameter(values, requires_grad=False))
 
 
 def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> list[tuple[nn.Linear, str, Tensor]]:

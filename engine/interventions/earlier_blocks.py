@@ -32,8 +32,7 @@ _proven: weakref.WeakKeyDictionary[nn.Module, dict[int, bool]] = weakref.WeakKey
 
 def first_edited_block(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> int:
     """The first block in which any of the edits changes something, 0 where none does."""
-    firsts = [_first(loaded, edit) for edit in edits if edit.size]
-    return min(firsts, default=0)
+    return min((_first(loaded, edit) for edit in edits if edit.size), default=0)
 
 
 @contextmanager

@@ -88,5 +88,4 @@ class Resample(Intervention):
 
     def apply_from(self, values: Tensor, units: Tensor, layer: Layer, sources: Tensor) -> Tensor:
         """values [B, T, rows], units as of `apply`, sources [B]"""
-        other = self._kept[place_of(layer)][sources].to(values.device)
-        return torch.where(units, other, values)
+        return torch.where(units, self._kept[place_of(layer)][sources].to(values.device), values)

@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,15 +64,9 @@ def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
         yield replace(inside, weights_hash=cache_key("rewrite", spec))
 
 
-def swap(module: nn.Module, name: str, value: object, steps: Undone) -> None:
-    """Set an attribute (a child, a parameter), its old value in `steps`."""
-    steps.append(partial(setattr, module, name, getattr(module, name)))
-    setattr(module, name, value)
-
-
 def swap_parameter(module: nn.Module, name: str, values: Tensor, steps: Undone) -> None:
     """Another parameter in the place of one, which stays as it is; whoever shares it keeps it."""
-    swap(module, name, nn.Parameter(values, requires_grad=False), steps)
+    steps.swap(module, name, _fixed(values))
 
 
 def powers_of_two(exponents: _Integers, like: Tensor) -> Tensor:
@@ -240,7 +233,7 @@ def planted(loaded: LoadedModel, seed: int, decoys: int, power: int) -> Decoys:
 
 def _replace(model: nn.Module, path: str, linear: nn.Linear, undo: Undone) -> None:
     parent, _, name = path.rpartition(".")
-    swap(model.get_submodule(parent), name, linear.eval(), undo)
+    undo.swap(model.get_submodule(parent), name, linear.eval())
 
 
 def _fixed(values: Tensor) -> nn.Parameter:

@@ -2,6 +2,7 @@
 
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 
@@ -43,8 +44,7 @@ class Undone(list[Callable[[], object]]):
     """Ways back, each put here before its change is made; the last is taken first when the block ends.
 
         with Undone() as steps, steps:
-            steps.append(partial(setattr, module, name, getattr(module, name)))
-            setattr(module, name, value)
+            steps.swap(module, name, value)
 
     The block is left by an error, an interrupt or a cancelled generator as well, and interrupts do not stop the way
     back. It is entered twice, since one interrupt may come at the very entry of an exit: the outer exit then does what
@@ -60,6 +60,11 @@ class Undone(list[Callable[[], object]]):
     def __exit__(self, *_error: object) -> None:
         if self:
             uninterrupted(self.take_back)
+
+    def swap(self, target: object, name: str, value: object) -> None:
+        """Set an attribute (a module's child, a parameter), its old value here."""
+        self.append(partial(setattr, target, name, getattr(target, name)))
+        setattr(target, name, value)
 
     def take_back(self) -> None:
         """Undo the last step first, and drop each once it is undone: a second call finds nothing to do."""

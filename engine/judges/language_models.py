@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.records.errors import InputError
@@ -167,7 +168,5 @@ def wording_hash(*texts: str) -> str:
 
 def name_of(model: str) -> str:
     """A model's name in its judge's id: the last part of a path or of a hub id."""
-    from pathlib import Path
-
     folder = Path(model).expanduser()
     return folder.resolve().name if folder.is_dir() else model.rpartition("/")[2]

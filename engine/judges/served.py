@@ -101,13 +101,10 @@ class Served:
                 error.close()
                 if error.code < 500 and error.code not in (408, 429):
                     break
-            except TimeoutError:
-                problem = f"gave no answer within {self.timeout_s:g} s"
-            except urllib.error.URLError as error:
-                slow = isinstance(error.reason, TimeoutError)
-                problem = (
-                    f"gave no answer within {self.timeout_s:g} s" if slow else f"cannot be reached ({error.reason})"
-                )
+            except (TimeoutError, urllib.error.URLError) as error:
+                why = getattr(error, "reason", error)
+                slow = f"gave no answer within {self.timeout_s:g} s"
+                problem = slow if isinstance(why, TimeoutError) else f"cannot be reached ({why})"
             except (OSError, ValueError) as error:
                 problem = f"answered no JSON ({type(error).__name__})"
                 break

@@ -43,10 +43,9 @@ class QuestionJudge:
         if isinstance(self.model, Served):
             return self.model.yes_or_no(questions, progress, stage)
         texts = [chat(self.model, (("user", question),)) for question in questions]
-        found = self.model.choose(texts, YES, NO, progress, stage)
         return [
             (one.is_first, f"yes {one.first:.3f}, no {one.second:.3f}") if one.answered else (None, one.why_not)
-            for one in found
+            for one in self.model.choose(texts, YES, NO, progress, stage)
         ]
 
 

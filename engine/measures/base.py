@@ -240,8 +240,7 @@ def register_measure(
 
     def register(factory: Factory) -> Factory:
         def make(given: Given) -> Stored[Any]:
-            read = given[:2] if reads == "windows" else given[2:]
-            made = factory(*read)
+            made = factory(*(given[:2] if reads == "windows" else given[2:]))
             if not isinstance(made, Stored):
                 raise InputError(
                     f"the measure {measure_id!r} is a {type(made).__name__}, which is neither a TokenMeasure nor a "

@@ -112,7 +112,6 @@ def stream_replies(
     prompt: str,
     edits: Sequence[AnyEdit],
     max_new_tokens: int,
-    should_stop: Callable[[], bool] = lambda: False,
     on_token: Callable[[int, int], None] = lambda _edit, _token: None,
     on_wait: OnWait = patient,
     *,
@@ -120,11 +119,10 @@ def stream_replies(
 ) -> Generator[tuple[int, str | Reply], None, None]:
     """The replies to one prompt under several edits as one batch, in pieces as they come: (edit, piece).
 
-    A piece of text per token where a token completes text, and the whole `Reply` once it has ended. All end without a
-    `Reply` once `should_stop()`, asked before every pass, is true. `on_token(edit, id)`: with every token of a reply
-    but the end token; `on_wait(seconds)`: while another thread holds the model, whose lock is held for each pass alone.
-    thinking and `InputError` as in `generate_under`, the error on the first piece; where memory runs out, whenever that
-    is."""
+    A piece of text per token where a token completes text, and the whole `Reply` once it has ended. Closed, it makes no
+    further pass. `on_token(edit, id)`: with every token of a reply but the end token; `on_wait(seconds)`: while another
+    thread holds the model, whose lock is held for each pass alone. thinking and `InputError` as in `generate_under`,
+    the error on the first piece; where memory runs out, whenever that is."""
     ids = checked_prompt(loaded, prompt, max_new_tokens, thinking=thinking)
     numbers = range(len(edits))
     batches = [list(numbers)] if mixable(loaded, edits) else [[number] for number in numbers]
@@ -133,7 +131,7 @@ def stream_replies(
             decoder = _Decoder(loaded, [ids] * len(members), outputs, members, on_wait)
             growing = [_Growing(decoder, number) for number in range(len(members))]
             steps = _steps(decoder, max_new_tokens)
-            while not should_stop():
+            while True:
                 with saying_what_fits("", len(members), REPLIES, option=""):
                     step = next(steps, None)
                 if step is None:
@@ -280,8 +278,7 @@ def end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozense
 def further_ends(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """End tokens beyond those of the generation config, or, where it has none, the tokenizer's: once the only ones, and
     in no key."""
-    once = _configured(model) or _ids(tokenizer.eos_token_id)
-    return sorted(end_tokens(model, tokenizer) - once)
+    return sorted(end_tokens(model, tokenizer) - (_configured(model) or _ids(tokenizer.eos_token_id)))
 
 
 def _configured(model: nn.Module) -> frozenset[int]:
@@ -339,8 +336,7 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], marks: Mapping[i
 
 def given_cache(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
     """The keyword argument that hands `cache` to this model's forward."""
-    takes_it = CACHE in inspect.signature(model.forward).parameters
-    return {CACHE if takes_it else CACHE_ONCE: cache}
+    return {CACHE if CACHE in inspect.signature(model.forward).parameters else CACHE_ONCE: cache}
 
 
 def kept_cache(output: Any) -> Cache | None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -10,39 +9,26 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.data.corpora import Windows
-from engine.measures.base import TokenMeasure, register_measure
+from engine.measures.base import Average, TokenMeasure, register_measure
 from engine.measures.predictions import Predictions, of_model
 from engine.models.loading import LoadedModel
 from engine.records.hashing import Json
-from engine.stats.blocks import Blocks, ratio_stderr
 
 
-@dataclass(frozen=True)
-class NegativeLogLikelihood:
-    """Summed NLL in nats over the predicted tokens of each window. `nats_per_token` = sum over windows of nats / sum of
-    tokens. `stderr` is that ratio's standard error with windows as the independent units; None for a single window.
-    blocks: what errors take as units instead (`engine.stats.blocks`), None: by the number of windows; not stored with
-    the result."""
-
-    window_nats: tuple[float, ...]
-    window_tokens: tuple[int, ...]
-    blocks: Blocks | None = field(default=None, compare=False)
+class NegativeLogLikelihood(Average):
+    """Summed NLL in nats over the predicted tokens of each window."""
 
     @property
-    def tokens(self) -> int:
-        return sum(self.window_tokens)
+    def window_nats(self) -> tuple[float, ...]:
+        return self.sums
+
+    @property
+    def window_tokens(self) -> tuple[int, ...]:
+        return self.counts
 
     @property
     def nats_per_token(self) -> float:
-        return math.fsum(self.window_nats) / self.tokens
-
-    @property
-    def stderr(self) -> float | None:
-        return ratio_stderr(self.window_nats, self.window_tokens)
-
-    @property
-    def value(self) -> float:
-        return self.nats_per_token
+        return self.value
 
     @property
     def perplexity(self) -> float:

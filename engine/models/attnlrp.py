@@ -1,8 +1,6 @@
 """lxt's rules for AttnLRP, scoped and undone: lxt patches classes of the whole process and offers no way back, so that
 gradients taken later would silently be relevances."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

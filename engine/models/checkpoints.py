@@ -308,7 +308,7 @@ def explained(model_id: str, names: Collection[str], adapter: Path | None = None
 def _base(adapter: Path | None) -> str:
     try:
         content = bounds.json_of(adapter) if adapter else {}
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         content = {}
     base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
     return f" {base}" if isinstance(base, str) and base else ""
@@ -372,11 +372,6 @@ def _begins_an_object(path: Path) -> bool:
 def _read_json(path: Path, model_id: str) -> dict[str, Any]:
     try:
         content = bounds.json_of(path)
-    except RecursionError:
-        raise InputError(
-            f"{model_id}: {path.name} is nested too deep to be read as JSON; expected a file as save_pretrained writes "
-            "it, copy it again"
-        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{model_id}: {path.name} cannot be read as JSON ({error}); repair or copy it again") from None
     if not isinstance(content, dict):

@@ -100,8 +100,7 @@ def _contents(header: GgufHeader) -> dict[str, str]:
     tokens = gguf_config.special_tokens(header)
     named = (header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in _ENDS)
     ends = sorted({number for number in named if type(number) is int and 0 <= number < config["vocab_size"]})
-    generation = tokens | {"eos_token_id": ends or None}
-    files = {"config.json": config, "generation_config.json": generation}
+    files = {"config.json": config, "generation_config.json": tokens | {"eos_token_id": ends or None}}
     return {name: json.dumps(content, indent=1) for name, content in files.items()} | gguf_tokenizer.tokenizer_files(
         header
     )

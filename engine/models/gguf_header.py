@@ -67,8 +67,7 @@ def read_header(path: Path, model_id: str) -> GgufHeader:
         status = path.stat()
         return _read(path.resolve(), (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
     except (OSError, ValueError, struct.error) as error:
-        short = isinstance(error, struct.error)
-        why = "it ends within its header" if short else error
+        why = "it ends within its header" if isinstance(error, struct.error) else error
         raise InputError(f"{model_id}: {path.name} cannot be read as GGUF ({why}); download or copy it again") from None
 
 
@@ -146,8 +145,7 @@ class _Cursor:
         """Shape, kind and offset of a tensor."""
         (dimensions,) = self.numbers("I")
         bounds.need("a tensor says that it has", dimensions, _MOST_DIMENSIONS, " dimensions")
-        shape = self.numbers(f"{dimensions}Q")
-        return (shape[::-1], *self.numbers("IQ"))
+        return (self.numbers(f"{dimensions}Q")[::-1], *self.numbers("IQ"))
 
 
 def _placed(name: str, shape: tuple[int, ...], kind: int, start: int, size: int) -> GgufTensor:

@@ -16,18 +16,13 @@ from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory
 from engine.models.products import numerics, offer_faster_products, without_plans
-from engine.models.row_index import Layer, RowIndex
-from engine.models.rows import decoder, row_index
+from engine.models.row_index import RowIndex
+from engine.models.rows import row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
 from engine.models.sound import check_class, check_pass, check_stored, check_vocabulary, check_weights, probed
 from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown
 from engine.records.model_names import model_name
 from engine.records.progress import Progress
-
-__all__ = [
-    "Layer", "LoadedModel", "RowIndex", "checked_device", "decoder", "fetch_model", "input_device", "load_model",
-    "load_rows", "load_sketch", "load_tokenizer", "row_index",
-]  # fmt: skip
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -206,8 +201,7 @@ def checked_device(name: str) -> torch.device:
         "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
         "mps": int(torch.backends.mps.is_available()),
     }
-    there = counts.get(device.type, 0)
-    if (device.index or 0) >= there:
+    if (device.index or 0) >= counts.get(device.type, 0):
         usable = ", ".join(kind for kind, count in counts.items() if count)
         raise InputError(f"device {name!r} is not on this machine; available: {usable}; leave out --device to choose")
     return device

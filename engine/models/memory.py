@@ -7,7 +7,7 @@ import gc
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from engine.records.errors import InputError, is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory, memory_needed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,15 +117,9 @@ def largest_batch(model: nn.Module, what: str, wanted: int) -> int:
     return min(wanted, _fitted.get(model, {}).get(what, wanted))
 
 
-@contextmanager
-def saying_what_fits(where: str, at_once: int, what: str, option: str = "--batch-size") -> Iterator[None]:
+def saying_what_fits(where: str, at_once: int, what: str, option: str = "--batch-size") -> AbstractContextManager[None]:
     """Turns lack of memory inside into the `InputError` of `too_much`."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise too_much(where, at_once, what, option) from None
+    return memory_needed(lambda _: too_much(where, at_once, what, option))
 
 
 def too_much(where: str, at_once: int, what: str, option: str = "") -> InputError:

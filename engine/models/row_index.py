@@ -72,8 +72,7 @@ class RowIndex:
         """The contract's table, one line per row: row_id, block, sublayer, projection, row."""
         import polars as pl  # here, since who counts rows makes no table
 
-        counts = [layer.rows for layer in self.layers]
-        of_row = np.repeat(np.arange(len(self.layers)), counts)
+        of_row = np.repeat(np.arange(len(self.layers)), [layer.rows for layer in self.layers])
         row_ids = np.arange(self.n_rows, dtype=np.int64)
         return pl.DataFrame(
             {

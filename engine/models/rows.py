@@ -78,11 +78,9 @@ def decoder_blocks(model: nn.Module) -> nn.ModuleList:
 def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
     """Path and list of the decoder blocks: the `ModuleList` nearest above the token embeddings.
     The embeddings tell the language model apart from a vision or audio tower without naming any family."""
-    config = getattr(model, "config", None)
-    if getattr(config, "is_encoder_decoder", False):
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise InputError(f"{type(model).__name__} is an encoder-decoder; expected a decoder-only language model")
-    input_embeddings = getattr(model, "get_input_embeddings", lambda: None)
-    embeddings = input_embeddings()
+    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
     path = next((name for name, module in model.named_modules() if module is embeddings), None)
     while path:
         path = path.rpartition(".")[0]

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import polars as pl
 
 MIB = 2**20
@@ -47,6 +48,10 @@ _WIDTHS = {"BYTE_ARRAY": 16, "BOOLEAN": 1, "INT96": 12}  # of a decoded value; t
 _ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
     "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8,
+}  # fmt: skip
+_NUMPY = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
+    "U16": "<u2", "U32": "<u4", "U64": "<u8",
 }  # fmt: skip
 
 
@@ -195,6 +200,18 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     start: int
     stop: int
+
+    def array(self, content: bytes | memoryview) -> npt.NDArray[Any]:
+        """The numbers of its bytes; of bfloat16, which numpy has not, as float32. Errors: BadFile for other kinds."""
+        import numpy as np
+
+        if self.dtype == "BF16":  # the upper half of a float32
+            values: npt.NDArray[Any] = (np.frombuffer(content, "<u2").astype("<u4") << 16).view("<f4")
+        elif self.dtype in _NUMPY:
+            values = np.frombuffer(content, _NUMPY[self.dtype])
+        else:
+            raise BadFile(f"it holds {self.dtype}, expected real numbers")
+        return values.reshape(self.shape)
 
 
 def tensors(path: Path, most: int | None = MAX_ARRAY_BYTES) -> dict[str, Tensor]:

@@ -126,17 +126,6 @@ def passing() -> None:
         told()
 
 
-class Stopwatch:
-    """Wall time since it was made, in seconds."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._start
-
-
 @contextmanager
 def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iterator["ProgressBars"]:
     """The bars begin with the first stage; to_file: what is told of them goes there, too."""

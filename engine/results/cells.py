@@ -299,8 +299,7 @@ def _right_cells(folder: Path) -> Iterator[tuple[str, bytes, str]]:
             database.execute("PRAGMA writable_schema = ON")  # reads on where sizes and schema do not fit each other
             database.text_factory = lambda text: text.decode(errors="replace")
             what = "SELECT key, tag, mode, filename, value FROM Cache NOT INDEXED ORDER BY rowid"
-            query = f"{what} {direction}"
-            for key, told, mode, filename, value in database.execute(query):
+            for key, told, mode, filename, value in database.execute(f"{what} {direction}"):
                 content = value
                 if mode == MODE_BINARY and isinstance(filename, str) and LARGE_FILE.fullmatch(filename):
                     with suppress(OSError):

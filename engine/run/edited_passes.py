@@ -107,8 +107,7 @@ def token_values_under(
     windows, together = range(measure.size), edits_together(loaded, measure)
     if measure.beside_unedited:
         with faster_products(), _at_outputs(loaded, [UNEDITED, *edits]) as under:
-            copies = _copies(loaded, measure)
-            return [*values_beside_unedited(loaded, measure, len(edits), copies, under)]
+            return [*values_beside_unedited(loaded, measure, len(edits), _copies(loaded, measure), under)]
     if together > 1:
         # A pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
         sequences = [(min(number, len(edits) - 1), window) for number in range(together) for window in windows]

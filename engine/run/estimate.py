@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from engine.data.corpora import Windows
-from engine.data.pairs import CALIBRATION, read_pairs
+from engine.data.corpora import CALIBRATION, Windows
+from engine.data.pairs import read_pairs
 from engine.data.window_starts import before_each
 from engine.interventions.compaction import compacts
 from engine.measures.base import MEASURES, Derived, Given, Passes, Stored, TokenMeasure
@@ -158,8 +158,7 @@ class _Tracer:
             total = flops * count // size
             return Work(SCORE, what, passes * times, count * tokens * times, total, size, cost.peak_bytes + more_bytes)
 
-        names = with_needs(scoring.selectors)
-        methods = {method for method, _ in asked_by(names, ())}
+        methods = {method for method, _ in asked_by(with_needs(scoring.selectors), ())}
         plain = any(needs_plain(method) for method in methods)
         # On the CPU plain gradients' pass gives the activations too (`ScoringRun.activations`).
         if ACTIVATIONS[0] in methods and not (plain and self.sketch.device.partition(":")[0] == "cpu"):

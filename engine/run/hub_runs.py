@@ -57,8 +57,7 @@ def size_of(content: bytes | Path) -> int:
 
 def places_named(folder: Path) -> list[str]:
     """Paths of this machine that the manifest names, which whoever reads the data set will see."""
-    text = bounds.text_of(folder / MANIFEST, most=bounds.MAX_JSON_BYTES)
-    return sorted(set(_HERE.findall(text)))
+    return sorted(set(_HERE.findall(bounds.text_of(folder / MANIFEST, most=bounds.MAX_JSON_BYTES))))
 
 
 def push(folder: Path, repo_id: str, *, public: bool = False, bars: bool = True) -> Pushed:

@@ -41,8 +41,7 @@ class Cell(Generic[R]):
     def key(self) -> str:
         """Over weights, dtype and device kind, the edit's content, and all of the measure that can change a number."""
         edit = self.edit.record() | intervention_record(self.loaded, self.edit)
-        spec = {"model": self.loaded.numeric_fingerprint, **edit, **self._record}
-        return cache_key(self.measure.kind, spec)
+        return cache_key(self.measure.kind, {"model": self.loaded.numeric_fingerprint, **edit, **self._record})
 
     @cached_property
     def _record(self) -> Json:

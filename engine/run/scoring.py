@@ -1,6 +1,7 @@
 """Scores of a model: the text that they are made from, the selectors that can make them (mistakes in these are found
 before any weight is fetched); computed once per selector, kept in the store, written as a results folder."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from engine.records.errors import InputError
 from engine.records.files import same_bytes, write_atomic, write_parquet
 from engine.records.hashing import Json, cache_key, canonical
 from engine.records.manifest import add_to_manifest, check_folder
-from engine.records.progress import Progress, Stopwatch
+from engine.records.progress import Progress
 from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Arrays, Store
 from engine.run.audit_plan import AuditPlan, ScorePlan
@@ -157,7 +158,7 @@ def score_model(
 ) -> Scored:
     """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
     kept: batches that scoring of other texts shares with this, as in `compute_scores`."""
-    watch = Stopwatch()
+    start_s = time.monotonic()
     names = with_needs(plan.selectors)
     tokens = None
     if not all(get_selector(name).data_free for name in names):
@@ -171,7 +172,7 @@ def score_model(
     }  # fmt: skip
     if tokens and has_experts(loaded.model):
         spec["experts"] = EXPERTS
-    return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
+    return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, time.monotonic() - start_s)
 
 
 def score_tokens(
@@ -186,8 +187,7 @@ def score_tokens(
 ) -> dict[str, Tensor]:
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
     Each selector is kept as soon as it is done. tokens: None will do if all are data-free."""
-    names = with_needs(selectors)
-    keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
+    keys = {name: _score_key(loaded, plan, name, tokens) for name in with_needs(selectors)}
     cached = {name: kept_scores(store, key, loaded.rows.n_rows) for name, key in keys.items()}
     scores = {name: values for name, values in cached.items() if values is not None}
     missing = [name for name in selectors if name not in scores]

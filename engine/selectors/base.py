@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar, cast, get_args
 
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json, source_hash
@@ -32,6 +32,7 @@ from engine.records.registry import Registry, modules
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from engine.selectors.gradients import Method
     from engine.selectors.own_scores import ScoreFile
     from engine.selectors.prompt_run import PromptRun
     from engine.selectors.run import ScoringRun
@@ -70,6 +71,18 @@ class PromptSelector(Protocol):
         Most often the difference of two percentile ranks within each layer, as `run.rank_difference` gives it.
         returns [N] in [-1, 1], any float dtype"""
         ...
+
+
+class ByRelevance:
+    """A selector by E |R_i| of one method, which contrasts prompts by the same method's relevance to the margin."""
+
+    method: ClassVar[Method]
+
+    def score(self, run: ScoringRun) -> Tensor:
+        return run.mean_abs_relevance(self.method)
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        return run.relevance_contrast(self.method)
 
 
 @dataclass(frozen=True)
@@ -164,8 +177,7 @@ def selector_ids() -> list[str]:
 
 def contrast_ids() -> list[str]:
     """Ids that contrast prompts, likewise; a plug-in may turn out not to, which `check_contrasts` then says."""
-    ours = (*PAPER_CONTRASTS, *ALSO_CONTRASTS)
-    return [*ours, *(name for name in selector_ids() if name not in BUILT_IN)]
+    return [*PAPER_CONTRASTS, *ALSO_CONTRASTS, *(name for name in selector_ids() if name not in BUILT_IN)]
 
 
 def get_selector(selector_id: str) -> SelectorInfo:

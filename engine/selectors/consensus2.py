@@ -8,7 +8,7 @@ from torch import Tensor
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
-from engine.stats.removal_order import removal_order
+from engine.stats.removal_order import rank
 
 
 @register_selector(
@@ -33,11 +33,3 @@ def borda(first: npt.ArrayLike, second: npt.ArrayLike) -> npt.NDArray[np.float64
     """(rank in `first` + rank in `second`) / 2N, ranks from 0 = lowest; both [N], returns [N]."""
     ranks = [rank(scores) for scores in (first, second)]
     return (ranks[0] + ranks[1]) / (2 * len(ranks[0]))
-
-
-def rank(scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Rank of each entry, 0 = lowest, equal entries in the order of their row id. [N]"""
-    order = removal_order(scores, "lerf")
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    return ranks

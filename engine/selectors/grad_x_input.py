@@ -1,17 +1,13 @@
 """Gradient times activation: rows matter whose output the objective leans on, to first order."""
 
-from torch import Tensor
-
-from engine.selectors.base import register_selector
-from engine.selectors.prompt_run import PromptRun
-from engine.selectors.run import ScoringRun
+from engine.selectors.base import ByRelevance, register_selector
 
 
 @register_selector(
     "grad_x_input", title="Gradient x input", family="attribution", cost="1 forward and backward pass",
     asks=(("grad_x_input", "abs"),),
 )  # fmt: skip
-class GradientTimesInput:
+class GradientTimesInput(ByRelevance):
     """s_i = E |h_i * dF/dh_i|, plain gradients at the Linear's output h.
 
     What removing the row's output at one token would change of F, to first order: h_i goes to 0. Shrikumar et
@@ -19,8 +15,4 @@ class GradientTimesInput:
     seven. F and E as for lrp.
     returns [N], >= 0"""
 
-    def score(self, run: ScoringRun) -> Tensor:
-        return run.mean_abs_relevance("grad_x_input")
-
-    def contrast(self, run: PromptRun) -> Tensor:
-        return run.relevance_contrast("grad_x_input")
+    method = "grad_x_input"

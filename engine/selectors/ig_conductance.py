@@ -1,17 +1,13 @@
 """Conductance: integrated gradients' path, each step weighed by how far the row's output really moved in it."""
 
-from torch import Tensor
-
-from engine.selectors.base import register_selector
-from engine.selectors.prompt_run import PromptRun
-from engine.selectors.run import ScoringRun
+from engine.selectors.base import ByRelevance, register_selector
 
 
 @register_selector(
     "ig_conductance", title="IG conductance", family="attribution", cost="16 forward and backward passes",
     asks=(("ig_conductance", "abs"),),
 )  # fmt: skip
-class IgConductance:
+class IgConductance(ByRelevance):
     """s_i = E |sum_k dF/dh_i(k/16) * (h_i(k/16) - h_i((k-1)/16))|, k = 1..16, input embeddings scaled by k/16.
 
     Dhamdhere et al. 2018, arXiv:1805.12233: the other reading of integrated gradients at a hidden layer. h(0)
@@ -21,8 +17,4 @@ class IgConductance:
     Not one of the paper's seven. F and E as for lrp.
     returns [N], >= 0"""
 
-    def score(self, run: ScoringRun) -> Tensor:
-        return run.mean_abs_relevance("ig_conductance")
-
-    def contrast(self, run: PromptRun) -> Tensor:
-        return run.relevance_contrast("ig_conductance")
+    method = "ig_conductance"

@@ -1,14 +1,10 @@
 """AttnLRP: rows through which relevance flows matter."""
 
-from torch import Tensor
-
-from engine.selectors.base import register_selector
-from engine.selectors.prompt_run import PromptRun
-from engine.selectors.run import ScoringRun
+from engine.selectors.base import ByRelevance, register_selector
 
 
 @register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass", asks=(("lrp", "abs"),))
-class Lrp:
+class Lrp(ByRelevance):
     """s_i = E |R_i|, R = h * dF/dh under AttnLRP's rules at the Linear's output h.
 
     Rules: Achtibat et al. 2024, arXiv:2402.05602, from lxt (`engine.models.attnlrp`). F = summed next-token loss, or
@@ -18,8 +14,4 @@ class Lrp:
     model before any score (`engine.models.lrp_by_structure`, `engine.models.lrp_conservation`).
     returns [N], >= 0"""
 
-    def score(self, run: ScoringRun) -> Tensor:
-        return run.mean_abs_relevance("lrp")
-
-    def contrast(self, run: PromptRun) -> Tensor:
-        return run.relevance_contrast("lrp")
+    method = "lrp"

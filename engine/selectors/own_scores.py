@@ -54,10 +54,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # in tables, addresses and n
 Scores = npt.NDArray[np.float32]  # [N] or [seeds, N]
 ABS_SUM = "abs-sum"
 ENDINGS = (".safetensors", ".npz", ".parquet", ".csv", ".json")
-_DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
-    "U16": "<u2", "U32": "<u4", "U64": "<u8",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +193,13 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
             return ScoreFile(path, sha256, {}, {}, _table(path, content))
         if ending == ".json":
             return ScoreFile(path, sha256, other_names.nodes_of(bounds.parsed(content)), {})
-        named = dict(_safetensors(path, content) if ending == ".safetensors" else _npz(content))
+        named = (
+            dict(_npz(content))
+            if ending == ".npz"
+            else {
+                name: one.array(memoryview(content)[one.start : one.stop]) for name, one in bounds.tensors(path).items()
+            }
+        )
         if not named:
             raise bounds.BadFile("it holds no tensor")
         arrays, per_weight = {}, {}
@@ -216,18 +218,6 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
             raise
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path.name} is no readable file of scores ({said}); write it again") from None
-
-
-def _safetensors(path: Path, content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    for name, one in bounds.tensors(path).items():
-        raw = memoryview(content)[one.start : one.stop]
-        if one.dtype == "BF16":  # the upper half of a float32
-            values: npt.NDArray[Any] = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
-        elif one.dtype in _DTYPES:
-            values = np.frombuffer(raw, _DTYPES[one.dtype])
-        else:
-            raise bounds.BadFile(f"{name[:80]!r} is of {one.dtype}, expected real numbers")
-        yield name, values.reshape(one.shape)
 
 
 def _npz(content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -230,8 +230,7 @@ class ScoringRun:
         return torch.cat(parts)
 
     def linear(self, layer: int) -> nn.Linear:
-        module = self.loaded.model.get_submodule(self.rows.layers[layer].name)
-        return cast(nn.Linear, module)
+        return cast(nn.Linear, self.loaded.model.get_submodule(self.rows.layers[layer].name))
 
     def activations(self) -> ActivationStatistics:
         """Sizes of inputs and outputs of every Linear: from one forward pass over the calibration text, or from the
@@ -245,8 +244,7 @@ class ScoringRun:
             def work(ids: Tensor, ends: Sequence[int]) -> Tensor:
                 return window_statistics(self.loaded, ids, self.skip_first, ends)
 
-            sums = self._sum("activations", ("activations",), work)
-            self._activations = split_statistics(self.loaded, sums)
+            self._activations = split_statistics(self.loaded, self._sum("activations", ("activations",), work))
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:

@@ -22,6 +22,7 @@ from engine.stats.uncertainty import (
     estimate,
     holm,
     satterthwaite,
+    seed_parts,
     student_t,
     two_sided_p,
 )
@@ -51,8 +52,7 @@ def fieller(a: float, b: float, parts: Sequence[JointPart], confidence: float = 
     set has no ends."""
     if not (math.isfinite(a) and math.isfinite(b)) or b == 0 or not parts:
         return None
-    degrees = satterthwaite([part.along(a / b) for part in parts])
-    square = student_t(degrees, confidence) ** 2
+    square = student_t(satterthwaite([part.along(a / b) for part in parts]), confidence) ** 2
     v_aa, v_ab, v_bb = (math.fsum(part[place] for part in parts) for place in range(3))
     lead, middle, last = b * b - square * v_bb, a * b - square * v_ab, a * a - square * v_aa
     if not lead > 0:  # NaN: an error is not known
@@ -114,10 +114,9 @@ def against_controls(
 
     used, sizes = own[0].blocks, tokens.tolist()
 
-    ranking = _spread(each[0] - each[1].mean(1))
-    control, chance = _spread(each[1].mean(0)), _spread(each[2])
+    spreads = (each[0] - each[1].mean(1), each[1].mean(0), each[2], each[0])  # over the seeds
+    ranking, control, chance, own_spread = (seed_parts(some.tolist(), range(some.size)) for some in spreads)
     further = [Part(part.variance * (of_controls.shape[1] + 1), part.degrees) for part in control]
-    own_spread = _spread(each[0])
 
     def of_text(nats: Numbers) -> tuple[Part | None, int]:
         stderr, number = block_stderr(nats.tolist(), sizes, used) if np.isfinite(nats).all() else (None, 1)
@@ -148,12 +147,6 @@ def against_controls(
 
 def _nats(results: Sequence[Windowed]) -> Numbers:
     return np.array([one.window_nats for one in results], dtype=np.float64)
-
-
-def _spread(means: Numbers) -> list[Part]:
-    """The seeds' part in a mean over them; nothing of a single one."""
-    values = means.tolist()
-    return [Part(statistics.variance(values) / len(values), len(values) - 1)] if len(values) > 1 else []
 
 
 def _text_covariance(a: Numbers, b: Numbers, tokens: Numbers, blocks: Blocks) -> JointPart:

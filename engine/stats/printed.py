@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.stats.uncertainty import LEVEL, holm, two_sided_p
+from engine.stats.uncertainty import LEVEL, estimate, holm, seed_parts, text_part, two_sided_p
 
 _ARITHMETIC = 1e-9  # relative: what computing may add to half a unit
 
@@ -19,7 +19,7 @@ class Noise(NamedTuple):
     degrees: float
 
 
-def noise_of(values: Sequence[float], errors: Sequence[float | None], units: float | None) -> Noise | None:
+def noise_of(values: Sequence[float], errors: Sequence[float | None], units: int | None) -> Noise | None:
     """The noise of the mean of one value per seed, e = sqrt(mean_s e_s^2 + s^2 / n), s^2 the variance over seeds; None
     where an error is missing, and without a standard error above 0.
 
@@ -27,17 +27,9 @@ def noise_of(values: Sequence[float], errors: Sequence[float | None], units: flo
     does not shrink with the number of seeds (taken as wholly dependent: rather too wide). Degrees by Welch and
     Satterthwaite: e^4 / (w^2 / (units - 1) + b^2 / (seeds - 1)), with w the mean squared error of the seeds, b the
     variance over seeds over their number, e^2 = w + b. units None: as if there were many."""
-    known = [error for error in errors if error is not None]
-    if len(known) < len(values):
-        return None
-    within = statistics.fmean(error * error for error in known)
-    between = statistics.variance(values) / len(values) if len(values) > 1 else 0.0
-    stderr = math.sqrt(within + between)
-    if not 0 < stderr < math.inf:
-        return None
-    spread = between**2 / (len(values) - 1) if len(values) > 1 else 0.0
-    spread += within**2 / (units - 1) if units is not None and units > 1 else 0.0
-    return Noise(stderr, stderr**4 / spread if spread else math.inf)
+    within = text_part(errors, [units if units is not None and units > 1 else None])
+    found = estimate(statistics.fmean(values), [within, *seed_parts(values, range(len(values)))])
+    return Noise(found.stderr, found.degrees) if found.stderr and found.degrees else None
 
 
 def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
@@ -65,8 +57,7 @@ def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
     }
     with_z = cells.with_columns(pl.Series(name, values, pl.Float64) for name, values in columns.items())
     by_size = pl.col("z").abs().fill_null(-1.0)
-    ordered = with_z.sort(by_size, "_size", descending=True, nulls_last=True, maintain_order=True)
-    return ordered.drop("_size")
+    return with_z.sort(by_size, "_size", descending=True, nulls_last=True, maintain_order=True).drop("_size")
 
 
 _INPUTS = ("published", "half_unit", "measured", "log_measured", "stderr", "degrees")

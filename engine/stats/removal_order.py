@@ -30,6 +30,14 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
     return np.argsort(keys, kind="stable").astype(np.int64)
 
 
+def rank(scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Rank of each entry, 0 = lowest, equal entries in the order of their row id. [N]"""
+    order = removal_order(scores, "lerf")
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
 def removed_first(scores: npt.ArrayLike, order: str, count: int) -> npt.NDArray[np.int64]:
     """The first `count` rows of `removal_order`, as ascending ids, without sorting the others.
     scores  [N] real, finite

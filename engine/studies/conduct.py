@@ -4,18 +4,20 @@ what they will take, told before they begin: from the model's shapes, or at the 
 from __future__ import annotations
 
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.memory import release
 from engine.records.errors import InputError, is_out_of_memory
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder
-from engine.records.progress import Progress, Stopwatch, begin, grower
+from engine.records.progress import Progress, begin, grower
 from engine.records.registry import plug_in_code
 from engine.results.folders import with_model_name
 from engine.results.store import Arrays, Store
@@ -108,9 +110,10 @@ class StudyInputs(ABC):
     ) -> None:
         """Writes the tables of a study, and its masks, with what the manifest says of them."""
 
+    @property
     @abstractmethod
-    def check_text(self) -> None:
-        """Errors: InputError where the evaluation text cannot be read."""
+    def evaluation(self) -> Windows:
+        """The evaluation text. Errors: InputError where it cannot be read."""
 
     @classmethod
     def called(cls, study_id: str) -> str:
@@ -174,19 +177,20 @@ def run_studies(
     report: Json = {"done": {}, "skipped": skipped, "tables": {}}
     parts = prepares + len(wanted)
 
-    def ended(name: str, study: Study[Any] | None, tables: Tables, watch: Stopwatch) -> None:
-        report["done"][name] = round(watch.elapsed_s, 1)
+    def ended(name: str, study: Study[Any] | None, tables: Tables, start_s: float) -> None:
+        elapsed_s = time.monotonic() - start_s
+        report["done"][name] = round(elapsed_s, 1)
         report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
         if finished is not None:
-            finished(name, study, tables, watch.elapsed_s)
+            finished(name, study, tables, elapsed_s)
 
     if prepares:
-        watch = Stopwatch()
+        start_s = time.monotonic()
         begin(inputs.progress, inputs.first, 1, parts)
         inputs.prepare(wanted)
         if runner.whole:
-            inputs.write_prepared(folder, watch.elapsed_s)
-            ended(inputs.first, None, {}, watch)
+            inputs.write_prepared(folder, time.monotonic() - start_s)
+            ended(inputs.first, None, {}, start_s)
 
     def study_of(info: StudyInfo, own: Any) -> Study[Any]:
         with plug_in_code(registry.kind, info.id):
@@ -199,7 +203,7 @@ def run_studies(
     for number, info in enumerate(wanted, start=1 + prepares):
         begin(inputs.progress, info.id, number, prepares + len(wanted))
         own = (inputs_of or {}).get(info.id, inputs)
-        watch, tables = Stopwatch(), None
+        start_s, tables = time.monotonic(), None
         try:
             study = ready[info.id] if info.id in ready else study_of(info, own)
             if begun is not None:
@@ -216,8 +220,8 @@ def run_studies(
         if tables is None:
             release()  # here the failed pass's tensors, which the traceback kept, can go
             continue
-        own.write(folder, info, study, tables, runner.results, watch.elapsed_s)
-        ended(info.id, study, tables, watch)
+        own.write(folder, info, study, tables, runner.results, time.monotonic() - start_s)
+        ended(info.id, study, tables, start_s)
     if not runner.whole:
         raise Measured(report["skipped"])
     if report["tables"]:
@@ -266,7 +270,7 @@ def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) ->
     problem = unreadable = None
     if any(info.reads_text for info in wanted):
         try:
-            inputs.check_text()
+            inputs.evaluation  # noqa: B018 - read here or nowhere
         except InputError as error:
             unreadable = error
     for info in wanted:

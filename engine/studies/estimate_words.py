@@ -178,8 +178,7 @@ def control_answers(
     same_size: dict[Key, pl.DataFrame] = {}
     full_size: dict[Key, pl.DataFrame] = {}
     is_same = pl.col("rows_removed") == pl.col("reference_rows")
-    names = ["model", "order", "rate", "control"]
-    for group, lines in differences.group_by(names, maintain_order=True):
+    for group, lines in differences.group_by("model", "order", "rate", "control", maintain_order=True):
         key = cast("Key", group)
         same_size[key], larger = lines.filter(is_same), lines.filter(~is_same)
         if larger.height:

@@ -179,8 +179,7 @@ def _run_again(
         if part.study:
             names[part.study] = None
             makers |= GROUPS[part.group].get(part.study).study().remade_with(folder, part.stems)
-    report = run_studies(inputs, [*names, *makers], again, runner, skip=skip, makers=makers)
-    return report["skipped"]
+    return run_studies(inputs, [*names, *makers], again, runner, skip=skip, makers=makers)["skipped"]
 
 
 def _compared(

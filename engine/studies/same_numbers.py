@@ -116,8 +116,7 @@ def same_arrays(
         distance = apart(old, new)
         values, lines = values + old.size, max(lines, old.shape[-1] if old.ndim else 1)
         furthest = max(furthest, float(distance.max(initial=0.0)))
-        beyond = np.argwhere(distance > tolerance)
-        worst = sorted(beyond.tolist(), key=lambda place: -distance[tuple(place)])
+        worst = sorted(np.argwhere(distance > tolerance).tolist(), key=lambda place: -distance[tuple(place)])
         for place in map(tuple, worst):
             line = f"row_id={place[-1]}" + (f", number {place[0] + 1}" if len(place) > 1 else "")
             found.append(Difference(column, line, float(old[place]), float(new[place]), float(distance[place])))

@@ -28,8 +28,9 @@ from engine.data.corpora import Windows
 from engine.data.prompts import pad_left, prompt_ids
 from engine.edits.edit import AnyEdit
 from engine.measures.generation import generate_batch, generate_under
-from engine.models.loading import LoadedModel, row_index
+from engine.models.loading import LoadedModel
 from engine.models.products import without_plans
+from engine.models.rows import row_index
 from engine.records.shipped import demo_model_dir
 
 SHAPES: dict[str, dict[str, Any]] = {  # of the published configurations of Llama-3.2-1B and Llama-3.1-8B

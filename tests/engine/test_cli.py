@@ -135,7 +135,7 @@ def test_a_section_of_doctor_that_fails_does_not_take_the_others_along(run, tiny
         raise RuntimeError("[no] way\nand more")
 
     monkeypatch.setattr("engine.data.texts.reachable", broken)
-    monkeypatch.setattr("engine.data.corpora.reachable", broken)
+    monkeypatch.setattr("engine.data.texts.reachable", broken)
     code, out, _ = run("doctor", tiny_llama.id, "--json")
     findings = {finding["subject"]: finding for finding in json.loads(out)["findings"]}
     assert code == 1

@@ -17,7 +17,8 @@ from tokenizers.processors import TemplateProcessing
 
 import engine.data.corpora
 import engine.data.texts
-from engine.data.corpora import Pair, Windows, contrast_pairs, reachable, windows
+from engine.data.corpora import Pair, Windows, contrast_pairs, windows
+from engine.data.texts import reachable
 
 TOKENIZER = tiny_tokenizer()
 # pragma: allowlist nextline secret: made up

@@ -30,12 +30,11 @@ def stream_reply(
     loaded: LoadedModel,
     prompt: str,
     max_new_tokens: int,
-    should_stop: Callable[[], bool] = lambda: False,
     on_token: Callable[[int], None] = lambda _: None,
 ) -> Iterator[str]:
     """The unedited model's reply in pieces."""
     with closing(
-        stream_replies(loaded, prompt, [UNEDITED], max_new_tokens, should_stop, lambda _, token: on_token(token))
+        stream_replies(loaded, prompt, [UNEDITED], max_new_tokens, lambda _, token: on_token(token))
     ) as pieces:
         for _, piece in pieces:
             if isinstance(piece, str):
@@ -152,12 +151,10 @@ def test_stream_shows_characters_whole() -> None:
     assert loaded.model.passes == len(loaded.tokenizer(TEXT)["input_ids"]) + 1
 
 
-def test_stream_stops_when_told_before_the_next_pass() -> None:
+def test_a_stream_makes_no_pass_before_it_is_asked() -> None:
     loaded = scripted(TEXT, [7], [7])
-    seen: list[str] = []
-    for piece in stream_reply(loaded, "hi", 100, should_stop=lambda: len(seen) >= 3):
-        seen.append(piece)
-    assert len(seen) == 3
+    pieces = stream_reply(loaded, "hi", 100)
+    assert all(next(pieces) for _ in range(3))
     assert loaded.model.passes == 3
 
 

@@ -11,7 +11,6 @@ import torch
 from same_bits import assert_same_bits, bits
 from tiny_models import load_tiny
 
-import engine.interventions.rewrites as rewrites
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
 from engine.interventions.in_weights import zeroed
@@ -151,7 +150,7 @@ def test_restored_after_whatever_ends_the_block(family, name, error):
 
 @pytest.mark.parametrize("name", PROVEN)
 def test_restored_when_the_rewrite_itself_fails_half_way(family, name, monkeypatch):
-    before, real, calls = bits(family.model), rewrites.swap, []
+    before, real, calls = bits(family.model), Undone.swap, []
     rewrite = make_rewrite(name, family)
 
     def failing(*given):
@@ -160,8 +159,7 @@ def test_restored_when_the_rewrite_itself_fails_half_way(family, name, monkeypat
             raise torch.OutOfMemoryError("no room for the third copy")
         return real(*given)
 
-    monkeypatch.setattr(rewrites, "swap", failing)
-    monkeypatch.setattr("engine.interventions.rewrites.swap", failing)
+    monkeypatch.setattr(Undone, "swap", failing)
     with (
         pytest.raises(InputError, match=f"copy of the matrices that the rewrite {name} changes"),
         rewritten(family, rewrite),

@@ -38,8 +38,7 @@ def _disjoint(source: Source) -> None:
     """Ranges over all pairs of disjoint draws, with the verdicts' limits."""
     table = source.table("draws")
     limits = Thresholds()
-    rates = sorted(set(table["rate"]))
-    rate = min(rates, key=lambda one: abs(one - limits.rate))
+    rate = min(sorted(set(table["rate"])), key=lambda one: abs(one - limits.rate))
     chosen = table.filter(pl.col("rate") == rate)
     at = formats.rate(rate)
     figure = chart.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")

@@ -330,8 +330,7 @@ def _differences(picked: sources.Source) -> pl.DataFrame:
     drawn = picked.optional("draw_sweep")
     lerf, gaps = (curve_chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
-        apart = sum(map(curve_chart.apart, lerf.iter_rows(named=True)))
-        told = findings.differences(apart, lerf.height, rate)
+        told = findings.differences(sum(map(curve_chart.apart, lerf.iter_rows(named=True))), lerf.height, rate)
         tools.show(curve_chart.pairs(lerf, rate), "differences", finding=told)
     destroyed = int(lerf["saturated"].sum())
     beyond = f" Of {destroyed} pairs both masks destroy the model: these are not compared." if destroyed else ""

@@ -152,8 +152,7 @@ def orders() -> Step:
 
 
 def stability() -> Step:
-    folder = shipped.demo_results_dir()
-    stable, gap = (results.read_table(folder, stem) for stem in ("stability", "gap"))
+    stable, gap = (results.read_table(shipped.demo_results_dir(), stem) for stem in ("stability", "gap"))
     both = stability_and_gap(stable.frame, gap.frame)
     figure = learn_chart.stable_and_valid(both, STABLE)
     tools.show(figure, "stable-and-valid", key="learn-stability", hero=stage.on())

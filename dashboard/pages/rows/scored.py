@@ -16,7 +16,7 @@ from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
-from engine.stats.removal_order import removal_order
+from engine.stats.removal_order import rank
 
 MATRIX = ("block", "projection")
 
@@ -113,10 +113,7 @@ def _removed(folder: Path, selector: str, order: str, rate: float) -> Mask:
 
 @while_unchanged(16, _scores_file)
 def _ranks(folder: Path, selector: str) -> npt.NDArray[np.int32]:
-    order = removal_order(stored.read_scores(folder, selector), "lerf")
-    ranks = np.empty(order.size, dtype=np.int32)
-    ranks[order] = np.arange(order.size, dtype=np.int32)
-    return ranks
+    return rank(stored.read_scores(folder, selector)).astype(np.int32)
 
 
 def find(folder: Path) -> list[Path]:

@@ -264,13 +264,9 @@ def _files_of(folder: Path) -> list[str]:
 
 def _check(new: Path) -> None:
     """The copy is what its manifest says, no more and no less, and its tables are what their names say."""
-    listed = _files_of(new)
-    for name in listed:
-        entry = read_manifest(new)["files"][name]
-        if not (new / name).is_file():
-            raise InputError(f"{name} is missing, though {MANIFEST} lists it; pack or copy the whole folder again")
-        if not isinstance(entry, dict) or entry.get("sha256") != file_sha256(new / name):
-            raise InputError(f"{name} does not fit its checksum in {MANIFEST}; pack or copy the folder again")
+    for name, entry in _entries(read_manifest(new)).items():
+        if problem := _wrong(new / name, entry):
+            raise InputError(f"{problem}; pack or copy the whole folder again")
     for stem in table_names(new):
         try:
             read_table(new, stem)

@@ -7,19 +7,17 @@ column `finished` (true or false) says which replies were cut off at the limit o
 English only: a reply that is clearly in another language is marked as not judged, counts as not refused, and is counted
 beside the rates. Lines without a reply are in no rate and are counted apart."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from engine.commands import common, outputs
-from engine.judges.base import judge_choices
+from engine.judges.base import UNJUDGED, judge_choices, open_judges, verdicts_on
 from engine.run.refusal_plan import RefusalPlan
-
-if TYPE_CHECKING:
-    import polars as pl
+from engine.stats.uncertainty import wilson
 
 SHOWN_DISAGREEMENTS = 20
 SHOWN_CHARACTERS = 160
@@ -49,7 +47,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.judges.base import open_judges, verdicts_on
     from engine.judges.given_replies import joined, read_replies, verdict_table
     from engine.judges.quality import agreement_table, disagreements, quality_table
 
@@ -105,7 +102,6 @@ def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], ju
 
 
 def _show(results: dict[str, pl.DataFrame]) -> None:
-    from engine.judges.base import UNJUDGED
     from engine.judges.given_replies import cut_off, unjudged
 
     verdicts = results["verdicts"].drop_nulls("reply")
@@ -143,8 +139,6 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
 
 def _rates(verdicts: pl.DataFrame) -> None:
     """Share of refusals per judge and source; nothing where there is none."""
-    from engine.stats.uncertainty import wilson
-
     shown = []
     for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
         count = int(rows["refusal"].sum())

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, options
+from engine.edits.contrasts import read_spec
+from engine.judges.base import UNJUDGED, Judge, open_judges
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.audit_plan import SHIPPED
@@ -21,7 +23,6 @@ from engine.studies.base import REFUSAL, Study, StudyInfo, Tables, plan_type, wh
 
 if TYPE_CHECKING:
     from engine.data.prompt_sets import PromptSet
-    from engine.judges.base import Judge
     from engine.measures.harness import HarnessTask
     from engine.run.runner import Results, Runner
     from engine.studies.conduct import Maker
@@ -79,7 +80,6 @@ def experiment(
 
 def say_unjudged(results: Results) -> None:
     """How many replies behind the rates the judge could not judge."""
-    from engine.judges.base import UNJUDGED
     from engine.judges.refusals import Refused
 
     found = results.of(Refused)
@@ -107,7 +107,6 @@ def plan_of(args: argparse.Namespace) -> RefusalPlan:
 
 def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
     """Where the masks of the points are, and the commands that take one of them, to be typed as they stand."""
-    from engine.edits.contrasts import read_spec
     from engine.studies.refusal.mask_outputs import kept_masks
 
     masks = list(kept_masks(folder, table).values())
@@ -122,8 +121,6 @@ def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
 
 def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:
     """`refusal chat` and `export` of a mask, asked as this command asks; a rescue with the limit that it meets."""
-    from engine.edits.contrasts import read_spec
-
     spec = read_spec(mask)
     given: dict[str, object] = {
         setting.option: getattr(args, name)
@@ -234,8 +231,6 @@ def evaluate(args: argparse.Namespace, info: StudyInfo) -> None:
 
 def _judges(args: argparse.Namespace) -> list[Judge]:
     """Those of `--judges`; the first is the run's own."""
-    from engine.judges.base import open_judges
-
     names = parts(args.judges)
     if not names:
         return []

@@ -168,8 +168,7 @@ def depth_profile(sums: npt.NDArray[np.float64], rows: RowIndex) -> Iterator[tup
 
 def layer_sums(scores: npt.ArrayLike, rows: RowIndex) -> npt.NDArray[np.float64]:
     """Sum of the scores of every layer, in float64. [N] -> [layers]"""
-    starts = [layer.start for layer in rows.layers]
-    return np.add.reduceat(np.asarray(scores, dtype=np.float64), starts)
+    return np.add.reduceat(np.asarray(scores, dtype=np.float64), [layer.start for layer in rows.layers])
 
 
 def removed_per_layer(scores: npt.ArrayLike, rows: RowIndex, rates: Sequence[float]) -> npt.NDArray[np.int64]:

@@ -64,8 +64,7 @@ class ClaimsOf(Study[AuditInputs]):
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
         claims = _claims(audit)
-        titles = {claim.title for claim in claims}
-        if len(titles) < max(len(claims), 1):
+        if len({claim.title for claim in claims}) < max(len(claims), 1):
             raise InputError(f"claims-of needs claims of distinct titles, got {len(claims)}; give them with --claims")
         for name in selectors_of(audit.plan.published_claims):
             if get_selector(name).seeded:

@@ -156,8 +156,7 @@ class Specific(Study[AuditInputs]):
                     where = (model, place.selector, ranking.seed, place.order, place.rate, seed, cell.edit.size)
                     masks.append((*where, matched.nats_per_token, difference, *block_difference(own, matched)))
             found.append(_Compared(place, saturated, _against(audit, place, results), _mean_nll(_all(place), results)))
-        limit = audit.saturated_above(results)
-        lines = list(_lines(audit, found, limit))
+        lines = list(_lines(audit, found, audit.saturated_above(results)))
         tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", lines, SATURATION)}
         return {stem: with_documents(table, audit.evaluation.blocks) for stem, table in tables.items()}
 

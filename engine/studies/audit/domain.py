@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
+from engine.data.corpora import Windows, calibration_tokens
+from engine.data.texts import available_corpora, reachable
 from engine.edits.edit import UNEDITED, Ranking
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
@@ -203,8 +204,7 @@ def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict
 
 def _means(correlations: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
     """Mean Spearman of two draws of one text, and of one draw of each; None where a ranking is constant."""
-    half = len(correlations) // 2
-    first = np.arange(len(correlations)) < half
+    first = np.arange(len(correlations)) < len(correlations) // 2
     same = (first[:, None] == first[None, :]) & ~np.eye(len(first), dtype=bool)
     within, between = float(correlations[same].mean()), float(correlations[np.outer(first, ~first)].mean())
     return (None if math.isnan(within) else within), (None if math.isnan(between) else between)

@@ -179,8 +179,7 @@ class AuditInputs(StudyInputs):
     def nll(self, edit: Edit, text: Windows | None = None) -> Cell[NegativeLogLikelihood]:
         """NLL of the evaluation text (or of `text`) under an edit."""
         self.ready(edit.intervention)
-        measure = self._nll if text is None else Nll(text, self.plan.scoring.batch_size)
-        return Cell(self.loaded, edit, measure)
+        return Cell(self.loaded, edit, self._nll if text is None else Nll(text, self.plan.scoring.batch_size))
 
     @cached_property
     def dense(self) -> Cell[NegativeLogLikelihood]:
@@ -254,9 +253,6 @@ class AuditInputs(StudyInputs):
 
     def write_prepared(self, folder: Path, elapsed_s: float) -> None:
         write_scores(folder, self.loaded, replace(self.scored, elapsed_s=elapsed_s))
-
-    def check_text(self) -> None:
-        self.evaluation  # noqa: B018 - read here or nowhere
 
     def write(
         self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float

@@ -1,7 +1,5 @@
 """Does a verdict survive the choice of protocol? Interventions, units, metrics and orders, and what holds under all."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -249,8 +249,7 @@ class BudgetSearch(Study[AuditInputs]):
                 None if budget.beyond is None else dense + harms[budget.beyond].nats,
                 dense, len(harms), min(harm.blocks for harm in harms.values()),
             ))  # fmt: skip
-        table = frame("budget", lines, optional=())
-        return {"budget": with_documents(table, audit.evaluation.blocks)}
+        return {"budget": with_documents(frame("budget", lines), audit.evaluation.blocks)}
 
     def line(self, audit: AuditInputs, tables: Tables) -> str:
         budgets = removal_budgets(tables["budget"], "lerf")
@@ -267,8 +266,7 @@ def _limit(audit: AuditInputs) -> float:
 
 def _scan(audit: AuditInputs, ranking: Ranking) -> list[int]:
     """The numbers of rows that are removed before anything is bisected, rising; 0 is the unedited model."""
-    counts = {removed_count(rate, ranking.scores.size) for rate in audit.plan.budget_rates}
-    return sorted(counts - {0})
+    return sorted({removed_count(rate, ranking.scores.size) for rate in audit.plan.budget_rates} - {0})
 
 
 def _harms(audit: AuditInputs, ranking: Ranking, order: str, known: Results) -> dict[int, Harm]:

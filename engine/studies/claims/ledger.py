@@ -228,8 +228,7 @@ def _controls(tables: Tables) -> Iterator[Claim]:
     """Consensus-2 against its controls."""
     table = tables["control_differences"]
     for answer in control_answers(table, tables.get("draw_sweep")):
-        unknown = answer.difference.stderr is None
-        tier = DESCRIPTIVE if unknown else CORRECTED if has_blocks(table) else INTERVAL
+        tier = DESCRIPTIVE if answer.difference.stderr is None else CORRECTED if has_blocks(table) else INTERVAL
         yield Claim(
             "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence,
             answer.difference.value, "nats per token",
@@ -296,19 +295,14 @@ def _dangerous(tables: Tables) -> Iterator[Claim]:
     for row in _rows(tables["dangerous_summary"]):
         above, confirmed = row["dangerous_groups"], row.get("confirmed_groups")
         sentence = f"{above} of {row['groups']} groups of its removed rows are above the limit when removed alone"
-        if confirmed is None:
-            yield Claim(
-                row["selector"], f"{row['rate']:.0%}",
-                f"{sentence}; whether random rows of the same places do the same was not measured.",
-                above, "groups", "none", "none", None, DESCRIPTIVE,
-            )  # fmt: skip
-        else:
-            yield Claim(
-                row["selector"], f"{row['rate']:.0%}",
-                f"{sentence}; {confirmed} of them do more harm than random groups of their size and place.",
-                confirmed, "groups", "random groups of as many rows of the same sublayer",
-                "prediction test, Holm over the groups of all selectors at .05", None, CORRECTED,
-            )  # fmt: skip
+        more = "whether random rows of the same places do the same was not measured"
+        evidence = ("none", "none", None, DESCRIPTIVE)
+        if confirmed is not None:
+            more = f"{confirmed} of them do more harm than random groups of their size and place"
+            test = "prediction test, Holm over the groups of all selectors at .05"
+            evidence = ("random groups of as many rows of the same sublayer", test, None, CORRECTED)
+        number = above if confirmed is None else confirmed
+        yield Claim(row["selector"], f"{row['rate']:.0%}", f"{sentence}; {more}.", number, "groups", *evidence)
 
 
 @register_claim("invariance", needs=("invariance_verdicts",))

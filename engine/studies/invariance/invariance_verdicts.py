@@ -3,7 +3,6 @@
 What a rewrite does to the weights stands in `engine.interventions.rewrites`."""
 
 import statistics
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -12,16 +11,11 @@ from engine.results.tables import frame
 
 EXACT, ROUNDING, MOVED, UNKNOWN = "exact", "rounding", "moved", "unknown"
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What counts as rounding: a device may sum in another order from run to run. A choice."""
-
-    spearman: float = 0.9999
-    jaccard: float = 0.99
+# What counts as rounding: a device may sum in another order from run to run. A choice.
+LEAST_SPEARMAN, LEAST_JACCARD = 0.9999, 0.99
 
 
-def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame, limits: Limits | None = None) -> pl.DataFrame:
+def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame) -> pl.DataFrame:
     """`invariance_verdicts`: one line per selector, from the tables `invariance` and `invariance_decoys`.
 
     invariance: `exact` every score has the same bits under every proven rewrite; `rounding` the ranking is the same
@@ -32,7 +26,7 @@ def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame, limits: Limits |
     for selector in pl.concat([lines["selector"], decoys["selector"]]).unique(maintain_order=True):
         own, planted = lines.filter(selector=selector), decoys.filter(selector=selector)
         model = (own if own.height else planted)["model"][0]
-        word, worst = _word(own, limits or Limits()), _worst(own)
+        word, worst = _word(own), _worst(own)
         protected = statistics.fmean(planted["protected"]) if planted.height else None
         reasons = [_reason(own, word, worst)]
         if protected is not None:
@@ -45,14 +39,14 @@ def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame, limits: Limits |
     return frame("invariance_verdicts", verdicts)
 
 
-def _word(own: pl.DataFrame, limits: Limits) -> str:
+def _word(own: pl.DataFrame) -> str:
     if own.is_empty():
         return UNKNOWN
     if (own["bit_equal"] == 1).all():
         return EXACT
     # Scores of one value throughout have no rank correlation; their masks still are the same or not.
     alike = own.select(
-        (pl.col("spearman").fill_null(1.0) >= limits.spearman) & (pl.col("jaccard").fill_null(1.0) >= limits.jaccard)
+        (pl.col("spearman").fill_null(1.0) >= LEAST_SPEARMAN) & (pl.col("jaccard").fill_null(1.0) >= LEAST_JACCARD)
     ).to_series()
     return ROUNDING if alike.all() else MOVED
 

@@ -179,8 +179,7 @@ class Baselines(OverGrids):
 
     def chosen(self, run: RefusalInputs, known: Results) -> Mapping[Way, Setting | None]:
         """Each way's strongest setting within the limits, None without one."""
-        points = self.grid.points(run, known)
-        assert points is not None
+        points = self.grid.final_points(run, known)
         found: dict[Way, Setting | None] = {}
         for way, settings in self.ways.items():
             method, vector, domain = way

@@ -9,14 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from engine.data.thinking import template_marks
-from engine.judges.base import Exchange, verdicts_on
+from engine.data.thinking import opened, template_marks
+from engine.judges.base import Exchange, Judge, verdicts_on
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
-    from engine.judges.base import Judge
     from engine.measures.generation import Reply
     from engine.models.loading import LoadedModel
 
@@ -122,7 +121,6 @@ def dialogue(
 
 def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: bool) -> tuple[list[float] | None, str]:
     from engine.data.prompts import prompt_ids
-    from engine.data.thinking import opened
     from engine.measures.margin import margins_under
 
     try:

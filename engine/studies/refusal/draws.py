@@ -19,9 +19,9 @@ from engine.stats.uncertainty import holm
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
 from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs
-from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks, of_point
+from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks
 from engine.studies.refusal.operating_point import OperatingPoint, point_key
-from engine.studies.refusal.points import edits
+from engine.studies.refusal.points import masks_of_points
 
 LEVEL = 0.05
 NONE = "none"
@@ -228,8 +228,7 @@ class Composed(OverGrids):
                     yield run.on_pairs(masked.edit, run.heldout[domain])
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
-        points = self.grid.points(run, results)
-        assert points is not None
+        points = self.grid.final_points(run, results)
         lines: list[tuple[object, ...]] = []
         for masked in self._masks(run, results, points):
             nll = results[run.nll(masked.edit)].nats_per_token
@@ -245,13 +244,7 @@ class Composed(OverGrids):
 
     def masks(self, run: RefusalInputs, results: Results) -> list[Edit]:
         """The composed mask of every selector that has one."""
-        points = self.grid.points(run, results)
-        assert points is not None
-        return [
-            of_point(run, edit, point, self.masks_of)
-            for _, _, point, edit in edits(run, self.contrasts, points)
-            if point
-        ]
+        return masks_of_points(run, self.contrasts, self.grid.final_points(run, results), self.masks_of)
 
     def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
         table = TextTable(
@@ -273,9 +266,7 @@ class Composed(OverGrids):
             yield _Masked(contrast.selector, self.name, point.lam, point.k, edit, point.rescue)
             for one in self.singles:
                 if one.selector == contrast.selector:
-                    own = best[one.selector, one.domain].points(run, known)
-                    assert own is not None
-                    [chosen] = own.values()
+                    [chosen] = best[one.selector, one.domain].final_points(run, known).values()
                     lam = chosen.lam if chosen else point.lam
                     single = run.refusal_edit(one, lam, point.k)
                     yield _Masked(contrast.selector, one.domain, lam, point.k, single, False)

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine.data.corpora import Pair, windows
-from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
+from engine.data.corpora import CALIBRATION, HELDOUT, Pair, windows
+from engine.data.pairs import has_split, pairs_record, read_pairs
 from engine.data.prompts import template_variables
 from engine.edits.edit import UNEDITED, Edit
 from engine.edits.effect import READABLE, Change, Effect, check_not_lowered, total

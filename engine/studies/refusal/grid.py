@@ -314,8 +314,7 @@ class Grid(Study[RefusalInputs]):
             for domain in self.domains:
                 _refuse_swapped(domain, run.rates(known, UNEDITED, self.pairs[domain]))
             for part in self._parts:
-                axes = part.widened(run, known)
-                yield from part.wanted(run, known, axes)
+                yield from part.wanted(run, known, part.widened(run, known))
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = [line for part in self._parts for line in part.lines(run, results, part.widened(run, results))]
@@ -326,6 +325,12 @@ class Grid(Study[RefusalInputs]):
         if not all(cell in known for cell in self.cells(run, known)):
             return None
         return operating_points(self.tables(run, known)[self.stem], **_limits(run, known))
+
+    def final_points(self, run: RefusalInputs, results: Results) -> Points:
+        """The operating points of a grid whose cells are all known."""
+        points = self.points(run, results)
+        assert points is not None
+        return points
 
     def edges(self, run: RefusalInputs, results: Results, points: Points) -> dict[tuple[str, str], str]:
         """(selector, domain) -> at which edges of its grid the point still lies, `none` inside; all cells are known."""

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from engine.data.corpora import Pair, Windows
+from engine.data.corpora import CALIBRATION, HELDOUT, Pair, Windows
 from engine.data.onsets import onset_tokens
-from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split, pairs_record, read_pairs
+from engine.data.pairs import domain_spellings, has_split, pairs_record, read_pairs
 from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
@@ -189,9 +189,6 @@ class RefusalInputs(StudyInputs):
             with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
                 self._check_prompts(self.heldout)
 
-    def check_text(self) -> None:
-        self.evaluation  # noqa: B018 - read here or nowhere
-
     def _check_prompts(self, domains: dict[str, list[Pair]]) -> None:
         plan = self.plan
         for prompt in (prompt for pairs in domains.values() for prompt in sides(pairs)):
@@ -329,9 +326,7 @@ class RefusalInputs(StudyInputs):
 
     def nll(self, edit: AnyEdit) -> Cell[NegativeLogLikelihood]:
         """NLL of the evaluation text under an edit. Made once: a cell's key is dear, and asked for often."""
-        if edit not in self._nlls:
-            self._nlls[edit] = Cell(self.loaded, edit, self._nll)
-        return self._nlls[edit]
+        return self._nlls.setdefault(edit, Cell(self.loaded, edit, self._nll))
 
     def max_nll(self, results: Results) -> float:
         """The perplexity cap in nats per token; where it is a factor, of the unedited model's."""
@@ -348,12 +343,9 @@ class RefusalInputs(StudyInputs):
         self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None
     ) -> Cell[list[Written]]:
         """Replies under an edit, greedy unless they are sampled."""
-        plan, key = self.plan, (tuple(prompts), sampling)
-        if key not in self._measures:
-            self._measures[key] = Replies(
-                key[0], plan.reply_tokens, plan.batch_size, plan.system, sampling, plan.thinking
-            )
-        return Cell(self.loaded, edit, self._measures[key])
+        plan, asked = self.plan, tuple(prompts)
+        measure = Replies(asked, plan.reply_tokens, plan.batch_size, plan.system, sampling, plan.thinking)
+        return Cell(self.loaded, edit, self._measures.setdefault((asked, sampling), measure))
 
     def refused(self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None) -> Cell[Refused]:
         """The judge's verdict on every reply under an edit."""

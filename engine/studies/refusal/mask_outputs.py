@@ -50,8 +50,7 @@ def of_point(run: RefusalInputs, edit: Edit, point: OperatingPoint, table: str) 
 def write_masks(folder: Path, loaded: LoadedModel, table: str, edits: Sequence[Edit], elapsed_s: float) -> None:
     """`mask-SELECTOR-DOMAIN.safetensors` for every edit, and its entry in the folder's manifest.
     What an earlier run of `table` left in the folder and is no longer a point goes."""
-    places = [(str(edit.spec["selector"]), str(edit.spec["domain"])) for edit in edits]
-    names = mask_names(places)
+    names = mask_names([(str(edit.spec["selector"]), str(edit.spec["domain"])) for edit in edits])
     stale = [path for path in kept_masks(folder, table).values() if path.name not in names]
     drop_from_manifest(folder, [path.name for path in stale])
     for path in stale:

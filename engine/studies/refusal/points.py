@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,7 @@ def gain(real: Rate, controls: Sequence[Rate]) -> tuple[float, Interval]:
     mean = sum(rates) / len(rates)
     difference = real.mean - mean
     spread = wilson_of_rate(mean, real.n)
-    half = 0.0
-    if len(rates) > 1:
-        deviation = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1))
-        half = student_t(len(rates) - 1) * deviation / math.sqrt(len(rates))
+    half = student_t(len(rates) - 1) * stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else 0.0
     own = real.interval
     low = difference - math.hypot(real.mean - own.low, spread.high - mean, half)
     high = difference + math.hypot(own.high - real.mean, mean - spread.low, half)
@@ -105,6 +103,12 @@ def edits(
             point = points[place]
             edit = UNEDITED if point is None else run.refusal_edit(contrast, point.lam, point.k)
             yield *place, point, edit
+
+
+def masks_of_points(run: RefusalInputs, contrasts: Sequence[Contrast], points: Points, table: str) -> list[Edit]:
+    """The edit of every point, for its mask file. table: that of the points."""
+    found = edits(run, contrasts, points)
+    return [of_point(run, edit, point, table) for _, _, point, edit in found if point is not None]
 
 
 class Chosen(OverGrids):
@@ -140,13 +144,10 @@ class Chosen(OverGrids):
         return ()
 
     def points(self, run: RefusalInputs, results: Results) -> Points:
-        points = self.grid.points(run, results)
-        assert points is not None
-        return points
+        return self.grid.final_points(run, results)
 
     def masks(self, run: RefusalInputs, results: Results) -> list[Edit]:
-        found = edits(run, run.contrasts, self.points(run, results))
-        return [of_point(run, edit, point, self.masks_of) for _, _, point, edit in found if point is not None]
+        return masks_of_points(run, run.contrasts, self.points(run, results), self.masks_of)
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         return self.grid.tables(run, results) | {POINTS: self.chosen(run, results)}

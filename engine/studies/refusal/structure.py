@@ -193,8 +193,7 @@ class MaskStability(Chosen):
     domain has fewer than four pairs."""
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
-        lines = self._lines(run, self.points(run, results))
-        return {"mask_stability": frame("mask_stability", lines)}
+        return {"mask_stability": frame("mask_stability", self._lines(run, self.points(run, results)))}
 
     def line(self, run: RefusalInputs, tables: Tables) -> str:
         return f"{tables['mask_stability'].height} pairs of masks compared"

@@ -254,8 +254,7 @@ class Setting:
         """What `divergence` needs, once the unedited model's replies to both sides of the pairs are known."""
         key = tuple(pairs)
         if key not in self._divergences:
-            replies = results[self.run.replies(UNEDITED, sides(pairs))][len(pairs) :]
-            texts = tuple(one.text for one in replies)
+            texts = tuple(one.text for one in results[self.run.replies(UNEDITED, sides(pairs))][len(pairs) :])
             base = tuple(pair.base for pair in pairs)
             measure = Kl(base, texts, self.run.plan.batch_size, self.system, self.run.plan.thinking)
             self._divergences[key] = Cell(self.run.loaded, self.edit, measure)

@@ -297,8 +297,7 @@ def _against_random(
         )
     if "saturated" in lines.columns and lines["saturated"].any():
         return [Estimate(0.0, None, None, None, None)]
-    draws = between_draws(draw_sweep, limits.rate, (selector, "lerf"))
-    return each_line(lines, "difference", draws)
+    return each_line(lines, "difference", between_draws(draw_sweep, limits.rate, (selector, "lerf")))
 
 
 UNKNOWN = "unknown"

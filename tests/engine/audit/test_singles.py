@@ -235,7 +235,7 @@ def test_a_unit_that_breaks_the_model_is_the_largest(
         conduct(study, audit, runner)
         [sample] = _samples(audit)
         found = runner.results[list(sample.effects.values())[3]]
-        broken = replace(found, window_nats=(float("nan"), *found.window_nats[1:]))
+        broken = replace(found, sums=(float("nan"), *found.sums[1:]))
         runner.results.keep(list(sample.effects.values())[3], broken)
         tables = study.tables(audit, runner.results)
     assert np.isnan(tables["singles"]["effect"][3])

@@ -14,7 +14,8 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from engine.cli import main
-from engine.data.pairs import CALIBRATION, read_pairs
+from engine.data.corpora import CALIBRATION
+from engine.data.pairs import read_pairs
 from engine.data.prompts import EncodedPrompts, prompt_ids
 from engine.edits.contrasts import edit_from_contrast, load_contrasts, refusal_mask
 from engine.edits.edit import UNEDITED
