@@ -14,11 +14,10 @@ from engine.studies.estimate_words import share_text
 SUFFICIENT, SPECIFIC, STABLE, ROBUST = QUESTIONS = ("Sufficient?", "Specific?", "Stable?", "Robust?")
 YES, PARTLY, NO, UNKNOWN = ("✓", "green"), ("~", "orange"), ("✗", "red"), ("–", "gray")
 _SUFFICIENT = {
-    "faithful": (YES, "sufficient"), "sufficient": (YES, "sufficient"), "partly": (PARTLY, "in part"),
-    "not": (NO, "not sufficient"),
+    "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top only"), "LeRF only": (PARTLY, "bottom only"),
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top only"), "LeRF only": (PARTLY, "low only"),
     "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {

@@ -54,7 +54,7 @@ def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
     reasons = dict(verdicts.select("selector", "reasons").iter_rows())
     lines = [
         {
-            "title": palette.title(line.selector) + " ✓ faithful" * line.faithful,
+            "title": "✓ " * line.faithful + palette.title(line.selector),
             "chips": [(one.sign, one.colour, one.word) for one in line.chips],
             "reason": reasons[line.selector] or "", "invalid": line.stable_but_invalid,
         }

@@ -21,7 +21,7 @@ def test_the_overview_opens_first_with_its_figure_and_leads_on(new_page):
     figure(page, "colours by rank within a model")
     unfold(page, page.locator("summary", has_text="What the words mean"))
     page.get_by_text("No *why*.").wait_for()
-    chip = page.locator("[data-testid=stPageLink-NavLink]").filter(has_text="not sufficient", visible=True)
+    chip = page.locator("[data-testid=stPageLink-NavLink]").filter(has_text="✗ no", visible=True).first
     press(page, chip)
     chart(page, says="stays low. Wanda.")
     page.go_back()

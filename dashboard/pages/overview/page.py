@@ -61,7 +61,7 @@ _LEADERBOARD_WORDS = (
 VERDICT_WORDS = (
     "**Sufficient**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much. **Specific**: "
     "both differ from random rows of the same layers, so that it is more than where its rows lie. **Faithful**: both, "
-    "marked at the name. **Stable**: other calibration text gives nearly the same masks. **Robust**: the ranking stays "
+    "✓ before the name. **Stable**: other calibration text gives nearly the same masks. **Robust**: the ranking stays "
     "the same, but for rounding, when the weights are rewritten without changing what the model computes; a random "
     "ranking passes this too. **No text**: it reads none. Each chip opens its evidence. **Budget**: the mark lies on "
     "its 95% interval, on a logarithmic scale; the dotted line is at random rows."
@@ -253,7 +253,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
     answered, drawn = verdict_chips.lines(verdicts, invariance), verdict_chips.bars(verdicts)
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
-        st.markdown("**Selector**  \n:small[faithful: sufficient and specific]", width=_NAME_PX)
+        st.markdown("**Selector**  \n:small[✓ faithful: sufficient and specific]", width=_NAME_PX)
         questions = verdict_chips.questions(verdicts, invariance)
         with st.container(horizontal=True, gap="xsmall", width=_width_of(len(questions))):
             for question in questions:
@@ -278,8 +278,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
 def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> None:
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
-        faithful = "  \n:small[:green[✓ faithful]]" if line.faithful else ""
-        st.markdown(f"**{layout.plain(title)}**{faithful}", width=_NAME_PX)
+        st.markdown(f"{':green[✓] ' * line.faithful}**{layout.plain(title)}**", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
