@@ -91,8 +91,8 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     if known["expected_random"].count():
         figure.add_vrect(
             known["expected_random"].min(), known["expected_random"].max(), fillcolor=palette.REFERENCE, opacity=0.18,
-            line_width=0, layer="below", annotation={"text": "random rows", "font": {"color": palette.REFERENCE}},
-            annotation_position="top left",
+            line_width=0, layer="below", annotation_position="top left",
+            annotation={"text": "random rows, from pair to pair", "font": {"color": palette.REFERENCE}},
         )  # fmt: skip
     most = known["jaccard"].max()
     every = pl.concat(sublayers.values()).drop_nulls("jaccard")

@@ -188,7 +188,7 @@ def protocol_heading(claims: pl.DataFrame) -> str:
 def quadrant(
     verdicts: pl.DataFrame, stable: str, stable_from: float, limits: Thresholds, draws: pl.DataFrame | None = None
 ) -> go.Figure:
-    """One point per selector, right is stable, up is valid. Selectors without a stability are not drawn.
+    """One point per selector, right is stable, up is sufficient. Selectors without a stability are not drawn.
 
     stable: the column of the stability, `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`, and its
     limit; draws: the table with its intervals. Upwards goes what decides most verdicts: which share of random rows'
@@ -221,7 +221,10 @@ def quadrant(
             layer="below",
         )  # fmt: skip
     axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
-    for text, y, anchor in (("stable but invalid", low, "bottom"), ("stable and valid: the goal", high, "top")):
+    for text, y, anchor in (
+        ("stable, not sufficient", low, "bottom"),
+        ("stable and sufficient: the goal", high, "top"),
+    ):
         font = {"color": palette.REFERENCE}
         figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
@@ -233,7 +236,7 @@ def quadrant(
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    below = "right is stable, up is valid" + (
+    below = "right: same rows from other text; up: less harm" + (
         "; bars across: 95% intervals over draws; hollow: they reach over the limit" if of_drawn else ""
     )
     if known:

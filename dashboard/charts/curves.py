@@ -88,7 +88,8 @@ def curves(
     looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:
         level = (baseline - shift) / LN10
-        looks |= axes.level_layout("unmasked model", level, figure_size.NOTE_PX)
+        words = "unmasked model" if relative else f"unmasked model: {formats.perplexity(baseline)}"
+        looks |= axes.level_layout(words, level, figure_size.NOTE_PX)
         heights.append(level - _NOTE * (max([level, *heights]) - min([level, *heights])))  # room for the words
     limit = None if saturated is None or shift is None else (saturated - shift) / LN10
     if limit is not None and max(ceilings, default=limit) > limit:

@@ -6,34 +6,36 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, dots, palette
+from dashboard.charts import dots, palette
 from dashboard.charts.dots import Dot
+from dashboard.charts.findings.curves import cleared
+
+_DASHES = {"by chance": "dot", "with all rows": "solid"}
 
 
 def at_rate(
     panels: Mapping[str, pl.DataFrame], rate: float, below: str, hover: Callable[[dict[str, Any]], str]
 ) -> go.Figure:
-    """Every panel's accuracy with all rows and that by chance, dotted, and each selector's with its error.
-    panels: by title: selector, rate, accuracy, error, chance. Those that keep most of the first panel stand first."""
-    first = next(iter(panels.values()))
-    ranked = _at(first, rate).sort("accuracy", descending=True, nulls_last=True, maintain_order=True)
-    order = ranked["selector"].to_list()
+    """Every panel's accuracy with all rows and that by chance as lines, and each selector's with what it must clear
+    chance by (`cleared`), on both sides.
+    panels: by title: the columns of `over_seeds`. Those that keep most of the first panel stand first."""
+    found = {title: cleared(points, rate) for title, points in panels.items()}
+    first = next(iter(found.values())).sort("accuracy", descending=True, maintain_order=True)
+    order = first["selector"].to_list()
     figure, places = dots.panels(
         list(panels), list(map(palette.title, order)), "answered rightly", "Tasks at one rate", below,
         {**dots.SHARE, "tickvals": [0, 0.5, 1]},
     )  # fmt: skip
-    for points, where in zip(panels.values(), places, strict=True):
-        for row in _at(points, rate).iter_rows(named=True):
-            look, share, error = palette.style(row["selector"]), row["accuracy"], row["error"]
-            ends = (None, None) if error is None else (share - error, share + error)
+    for (title, points), where in zip(panels.items(), places, strict=True):
+        for row in found[title].iter_rows(named=True):
+            look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]
+            ends = (None, None) if need is None else (share - need, share + need)
             dot = Dot(order.index(row["selector"]), share, f"<b>{look.title}</b><br>{hover(row)}", *ends)
             dots.add(figure, look.title, [dot], look.colour, look.symbol, size=12, legend=False, where=where)
-        known = (points.filter(pl.col("rate") == 0)["accuracy"].mean(), points["chance"].mean())
-        for level, name, at in zip(known, ("all rows", "chance"), ("bottom right", "bottom left"), strict=True):
+        known = (points["chance"].mean(), points.filter(pl.col("rate") == 0)["accuracy"].mean())
+        for level, dash in zip(known, _DASHES.values(), strict=True):
             if isinstance(level, float):
-                axes.level(figure, name if where == places[0] else "", x=level, at=at, **where)
+                figure.add_vline(level, line={**palette.DOTTED, "dash": dash}, **where)
+    for name, dash in _DASHES.items():
+        figure.add_scatter(x=[None], y=[None], mode="lines", name=name, line={**palette.DOTTED, "dash": dash})
     return figure
-
-
-def _at(points: pl.DataFrame, rate: float) -> pl.DataFrame:
-    return points.filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("accuracy").is_not_null())

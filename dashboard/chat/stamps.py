@@ -101,8 +101,6 @@ def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> 
     something to be refused, so that the margin tells something?"""
     length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
     pieces = [formats.seconds(outcome.elapsed_s), length]
-    if not broken and (mean := mean_of(outcome)) is not None:
-        pieces.append(f"the model as it is gives it {mean:+.2f} nats a token".replace("-", "−"))
     if broken:
         pieces.append(f"**{layout.plain(broken)}**")
     if margins and outcome.margin_note:

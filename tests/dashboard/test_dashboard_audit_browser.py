@@ -10,9 +10,9 @@ pytestmark = pytest.mark.browser
 
 # page -> words of its first figure's description
 PAGES = {
-    "where": "scores call least important",
+    "where": "most alike first",
     "where?part=Depth": "which share of each block",
-    "believed": "right is stable, up is valid",
+    "believed": "right: same rows from other text; up: less harm",
     "believed?part=Controls": "each control and references",
     "tasks": "Mean of ",
 }
@@ -27,9 +27,9 @@ def store(empty_store):
 @pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/where", source="Paper", model="Qwen3-8B")
-    figure(page, "scores call least important")
+    figure(page, "most alike first")
     follow(page, "Can it be believed")
-    figure(page, "right is stable, up is valid")
+    figure(page, "right: same rows from other text; up: less harm")
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
     assert chosen == ["Paper", "Qwen3-8B"]
 

@@ -283,7 +283,7 @@ def test_damaged_rankings_are_told_where_they_were_asked_for(tmp_path):
 @pytest.mark.usefixtures("full")
 def test_the_stable_but_invalid_selector_is_named():
     app = page("believed")
-    assert app.get("plotly_chart")[-1].proto.alt.startswith("Wanda is stable but invalid; ")
+    assert app.get("plotly_chart")[-1].proto.alt.startswith("Wanda is stable but not sufficient; ")
 
 
 @pytest.mark.usefixtures("full")

@@ -24,16 +24,18 @@ def test_judged_of_verdicts():
         return frame([{**line, "validity": valid.get(line["selector"], "not")} for line in lines])
 
     assert believed.judged(verdicts([("lrp", "stable", False), ("wanda", "stable", True)])) == (
-        "Wanda is stable but invalid; no score is shown to be both"
+        "Wanda is stable but not sufficient; no score is shown to be both"
     )
     both = [("fisher", "not", False), ("consensus2", "stable", False), ("wanda", "stable", True)]
     assert believed.judged(verdicts(both)) == (
-        "Wanda is stable but invalid; Fisher is valid but not stable; Consensus-2 is stable and valid"
+        "Wanda is stable but not sufficient; Fisher is sufficient but not stable; Consensus-2 is stable and sufficient"
     )
     assert believed.judged(verdicts([("ig", "unknown", False), ("wanda", "stable", True)])) == (
-        "Wanda is stable but invalid; no score is shown to be both"
+        "Wanda is stable but not sufficient; no score is shown to be both"
     )
-    assert believed.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
+    assert (
+        believed.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged insufficient"
+    )
     assert believed.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")
     unjudged = verdicts([("lrp", None, None)]).with_columns(pl.col("stable_but_invalid").cast(pl.Boolean))
     assert "without verdicts" in believed.judged(unjudged)

@@ -44,19 +44,25 @@ def test_overlaps_of_pairs_in_both_sublayers():
     lines = [row for row in shipped("jaccard", 0.3) if row["jaccard"] is not None]
     both = {name: [row for row in lines if row["sublayer"] == name] for name in ("attention", "mlp")}
     tables = {name: frame(found) for name, found in both.items()}
-    sentence = rows.overlaps(tables, "Lowest 30%")
+    told, below = rows.overlaps(tables, "Lowest 30%")
     halves = [statistics.median(row["jaccard"] for row in found if counts(row)) for found in both.values()]
-    chance = dict.fromkeys(f"{statistics.mean(row['expected_random'] for row in one):.0%}" for one in both.values())
-    half = f"{halves[0]:.0%} of the attention rows and {halves[1]:.0%} of the MLP rows"
-    start = f"{half} (random rows {' and '.join(chance)})"
-    assert sentence.startswith(f"Lowest 30%: half of the pairs share at most {start}; ")
+    chance = [statistics.mean(row["expected_random"] for row in found) for found in both.values()]
+    assert below.startswith(
+        f"half of the pairs share at most {halves[0]:.0%} of the attention rows, random rows {chance[0]:.0%}; "
+        f"{halves[1]:.0%} of the MLP rows, random rows {chance[1]:.0%}; most alike first"
+    )
     mean = {}
     for row in filter(counts, lines):
         mean.setdefault(frozenset((row["selector_a"], row["selector_b"])), []).append(row["jaccard"])
     best = max(mean, key=lambda pair: statistics.mean(mean[pair]))
-    assert set(sentence.split("; ")[1].removesuffix(" share most").split(" and ")) == set(map(title, best))
     assert frozenset(rows.most_alike(tables)[0]) == best
-    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
+    assert set(told.split("; ")[0].removeprefix("Lowest 30%: ").removesuffix(" share most").split(" and ")) == set(
+        map(title, best)
+    )
+    assert ("hardly more" in told) == all(half <= 1.5 * one for half, one in zip(halves, chance, strict=True))
+    alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
+    assert rows.overlaps(alike, "Lowest 30%")[0].endswith("; half of the pairs share hardly more than random rows")
+    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%")[0] == "Lowest 30%: no overlap is known"
 
 
 def test_rank_correlations():
@@ -105,16 +111,14 @@ def test_how_evenly_masks_lie_over_the_blocks():
     assert any(who)
     told = rows.uneven(found).split("; ")
     for names, sentence in zip([names for names in who if names], told, strict=True):
-        assert re.split(", | and ", re.split(" takes? | the reverse", sentence)[0]) == list(map(title, names))
-    assert told[0].endswith("of the first third of the blocks as of the last") == bool(who[0])
+        assert re.split(", | and ", re.split(" takes? ", sentence)[0]) == list(map(title, names))
+    assert [one.split(" mostly ")[1] for one in told] == [
+        f"{where} blocks" for names, where in zip(who, ("early", "late"), strict=True) if names
+    ]
     even = found.filter(selector="random")
-    assert rows.uneven(even) == (
-        "No mask takes at least twice as much of the first third of the blocks as of the last, or the reverse"
-    )
+    assert rows.uneven(even) == "No mask takes mostly early or mostly late blocks"
     half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
-    assert rows.uneven(even.with_columns(share=half)) == (
-        "Random takes at least twice as much of the last third of the blocks as of the first"
-    )
+    assert rows.uneven(even.with_columns(share=half)) == "Random takes mostly late blocks"
 
 
 def test_a_map_with_a_pattern_says_it_and_else_its_ends():

@@ -4,6 +4,7 @@ import ast
 import math
 import sys
 from pathlib import Path
+from statistics import NormalDist
 
 import plotly.graph_objects as go
 import polars as pl
@@ -171,24 +172,32 @@ def selectors_before_and_after() -> Drawn:
 
 def at_one_rate() -> Drawn:
     rows = [
-        {"selector": name, "rate": rate, "accuracy": value, "error": error, "chance": 0.25, "rows_removed": 9,
-         "seeds": 1, "items": 7}
+        {"selector": name, "rate": rate, "accuracy": value, "error": error, "item_error": error, "chance": 0.25,
+         "rows_removed": 9, "seeds": 1, "items": 7}
         for name, rate, value, error in (
-            ("lrp", 0.0, 0.9, 0.01), ("lrp", 0.3, 0.41, 0.09), ("ig", 0.3, 0.63, 0.05), ("wanda", 0.3, 0.3, None),
-            ("wanda", 0.1, 0.7, 0.02),
+            ("lrp", 0.0, 0.9, 0.01), ("ig", 0.0, 0.9, 0.01), ("lrp", 0.3, 0.41, 0.09), ("ig", 0.3, 0.63, 0.05),
+            ("lrp", 0.1, 0.7, 0.02),
         )
     ]  # fmt: skip
-    table, order = pl.DataFrame(rows), ["ig", "lrp", "wanda"]
+    table, order = pl.DataFrame(rows), ["ig", "lrp"]
     other = table.with_columns(accuracy=pl.col("accuracy") / 2)
     figure = tasks.at_rate({"Mean": table, "<b>": other}, 0.3, "", tasks_page._hover)
     assert [NAMES[name] for name in order] == list(figure.layout.yaxis.ticktext)
     lines_there = sorted(shape.x0 for shape in figure.layout.shapes)
     assert lines_there == pytest.approx([0.25, 0.25, 0.45, 0.9])  # chance and all rows of both panels
+    far = NormalDist().inv_cdf(1 - 0.05 / 2)  # what two selectors must clear chance by, in errors
     triples = [
         (NAMES[row["selector"]], "x", order.index(row["selector"]), row["accuracy"],
-         *((row["accuracy"] - row["error"], row["accuracy"] + row["error"]) if row["error"] else (None, None)))
+         row["accuracy"] - far * row["error"], row["accuracy"] + far * row["error"])
         for panel in (table, other) for row in panel.to_dicts() if row["rate"] == 0.3
     ]  # fmt: skip
+    without = tasks.at_rate(
+        {"Mean": table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("error", "item_error"))},
+        0.3,
+        "",
+        tasks_page._hover,
+    )
+    assert not any(trace.error_x.visible for trace in without.data)
     return figure, triples
 
 

@@ -133,19 +133,19 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
 @pytest.mark.parametrize(
     ("said", "told_of"),
     [
-        ("aab", "Without Fisher's lowest 1% it still answers; without random rows it writes broken text"),
-        ("ara", "Without Fisher's lowest 1% it refuses; without random rows it still answers"),
+        ("aab", "Without Fisher's lowest 1% it still answers; without random rows of seed 42 it writes broken text"),
+        ("ara", "Without Fisher's lowest 1% it refuses; without random rows of seed 42 it still answers"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("aA", "Without Fisher's lowest 1% it answers otherwise"),
-        ("raA", "Without Fisher's lowest 1% it answers; without random rows it answers"),
+        ("raA", "Without Fisher's lowest 1% it answers; without random rows of seed 42 it answers"),
         ("a?", ""),
         ("a", ""),
     ],
 )
 def test_the_page_says_what_the_edit_and_its_control_did(said: str, told_of: str) -> None:
     edit = Edit("language model", "fisher", order="lerf", rate=0.01)
-    one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE)
+    one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE, control_seed=42)
     for side, letter in zip(live.SIDES, said, strict=False):
         one.outcomes[side] = Outcome(
             side, "x y z" if letter == "A" else "p q r", 2, True, 0.1, letter == "r", "", 0.0, judged=letter != "?",
@@ -253,7 +253,7 @@ def test_the_facts_of_an_edit_that_refuses_nothing_leave_out_the_margin() -> Non
     assert "disagree" in stamps.facts(one)
     assert "judge" in stamps.facts(one)
     plain = stamps.facts(one, margins=False)
-    assert plain == "0.10 s · 3 tokens · the model as it is gives it −1.00 nats a token"
+    assert plain == "0.10 s · 3 tokens"
     assert stamps.facts(one, "it repeats itself", margins=False) == "0.10 s · 3 tokens · **it repeats itself**"
 
 

@@ -168,8 +168,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both ends"),
-        ("MoRF only", "~ top only"),
-        ("LeRF only", "~ low only"),
+        ("MoRF only", "~ top rows"),
+        ("LeRF only", "~ low rows"),
         ("not", "✗ neither end"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),

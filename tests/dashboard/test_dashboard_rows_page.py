@@ -36,7 +36,7 @@ def alt(app):
 def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)
-    assert alt(app).startswith("Consensus-2 scores the rows of block ")
+    assert alt(app).startswith("Consensus-2, LeRF 30% takes the largest share of ")
     assert [app.selectbox(key=key).value for key in ("block", "projection")] == [0, "q_proj"]
 
 
@@ -202,7 +202,7 @@ def test_rows_are_ranked_by_scores_of_the_language_model_only(folder):
     assert app.selectbox(key="row_selector").options == ["LRP", "Magnitude", "Random"]
     assert app.selectbox(key="row_sort").options == ["Row number", "LRP", "Magnitude", "Random"]
     table = app.dataframe[0].value
-    assert list(table) == ["Row", "Row id", "LRP", "Magnitude", "Random"]
+    assert list(table) == ["Row", "Row id", "In the mask", "LRP", "Magnitude", "Random"]
 
 
 def test_the_model_to_load_is_that_of_the_run(tmp_path, tiny_folder):

@@ -8,8 +8,9 @@ pytestmark = pytest.mark.browser
 # Page -> words of the description of its first figure, or of its text where it has none.
 FIGURES = {
     "Overview": "filled, lowest scores first", "Curves": "LeRF: lowest scores go first",
-    "Where and who": "scores call least important", "Can it be believed": "right is stable, up is valid",
-    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "mean score",
+    "Where and who": "most alike first",
+    "Can it be believed": "right: same rows from other text; up: less harm",
+    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "rows that go",
 }  # fmt: skip
 TEXTS = {
     "Learn": "The figure appears here once you have guessed.",

@@ -161,20 +161,20 @@ def judged(verdicts: pl.DataFrame) -> str:
     """Of the table of verdicts: judged stable but invalid, or that nobody is. Published ones have numbers only."""
     known = verdicts.filter(pl.col("stable_but_invalid").is_not_null())
     if known.is_empty():
-        return "Printed numbers without verdicts: stable is to the right, valid is up"
+        return "Printed numbers without verdicts: stable is to the right, sufficient is up"
     stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
     bad = known.filter("stable_but_invalid")["selector"].to_list()
     if bad:
         valid = known.filter(pl.col("validity").is_in(["faithful", "sufficient"]))
         both, unstable = (valid.filter(stability=word)["selector"].to_list() for word in ("stable", "not"))
-        told = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but invalid"]
+        told = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but not sufficient"]
         if unstable:
-            told.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} valid but not stable")
-        is_both = f"{words.titles(both)} {words.verb(both, 'is', 'are')} stable and valid"
+            told.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} sufficient but not stable")
+        is_both = f"{words.titles(both)} {words.verb(both, 'is', 'are')} stable and sufficient"
         return "; ".join([*told, is_both if both else "no score is shown to be both"])
     if not stable:
-        return "No selector is judged stable, so none is stable but invalid"
-    return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged invalid"
+        return "No selector is judged stable, so none is stable but not sufficient"
+    return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged insufficient"
 
 
 def between_draws(draws: pl.DataFrame, limit: float) -> str:

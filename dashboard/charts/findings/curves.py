@@ -282,9 +282,14 @@ def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float 
 def above_chance(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
     """The points there of selectors above chance: by more standard errors than the one-sided normal quantile at
     `LEVEL` over the selectors (Bonferroni)."""
+    return cleared(points, wanted).filter(pl.col("accuracy") - pl.col("need").fill_null(0.0) > pl.col("chance"))
+
+
+def cleared(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
+    """The points there with `need`: by how much each must be above chance, null where an error is not known."""
     rows = _with_errors(_at(points, wanted)[1])
-    far = NormalDist().inv_cdf(1 - LEVEL / rows.height) if rows.height and rows["error"].null_count() == 0 else 0.0
-    return rows.filter(pl.col("accuracy") - far * pl.col("error").fill_null(0.0) > pl.col("chance"))
+    far = NormalDist().inv_cdf(1 - LEVEL / rows.height) if rows.height and rows["error"].null_count() == 0 else None
+    return rows.with_columns(need=pl.col("error") * far)
 
 
 def _at(points: pl.DataFrame, wanted: float) -> tuple[float | None, pl.DataFrame]:

@@ -9,6 +9,7 @@ from dashboard.charts import matrix, palette
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
+_HARDLY = 0.5  # of what random rows share
 _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
@@ -28,22 +29,22 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
     return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
 
 
-def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
-    """Of one rate: what half of the pairs share at most in every sublayer, beside random rows, and who share most in
-    the mean over these. sublayers: as `overlap`, by id."""
+def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> tuple[str, str]:
+    """Of one rate: who share most in the mean over the sublayers and what half of the pairs share at most; and these
+    medians beside the means of random rows. "Hardly more" than random rows: by at most `_HARDLY` of theirs.
+    sublayers: as `overlap`, by id."""
     if not (order := most_alike(sublayers)):
-        return f"{when}: no overlap is known"
-    known = {title: table.drop_nulls("jaccard") for title, table in sublayers.items()}
-    titles = {"mlp": "MLP"}
-    halves = [
-        f"{np.median(counted(table)['jaccard']):.0%} of the {titles.get(name, name)} rows"
-        for name, table in known.items() if table.height
-    ]  # fmt: skip
-    means = [table["expected_random"].mean() for table in known.values()]
-    chance = list(dict.fromkeys(f"{mean:.0%}" for mean in means if isinstance(mean, float)))
-    beside = f" (random rows {words.listed(chance)})" if chance else ""
-    best = words.titles(order[0])
-    return f"{when}: half of the pairs share at most {words.listed(halves)}{beside}; {best} share most"
+        return f"{when}: no overlap is known", ""
+    halves, hardly = [], True
+    for name, table in sublayers.items():
+        known = table.drop_nulls("jaccard")
+        chance, half = known["expected_random"].mean(), float(np.median(counted(known)["jaccard"]))
+        beside = f", random rows {chance:.0%}" if isinstance(chance, float) else ""
+        halves.append(f"{half:.0%} of the {'MLP' if name == 'mlp' else name} rows{beside}")
+        hardly &= isinstance(chance, float) and half <= (1 + _HARDLY) * chance
+    told = f"{when}: {words.titles(order[0])} share most"
+    told += "; half of the pairs share hardly more than random rows" if hardly else ""
+    return told, f"half of the pairs share at most {'; '.join(halves)}; most alike first, by the mean of both"
 
 
 def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
@@ -170,14 +171,11 @@ def uneven(masks: pl.DataFrame) -> str:
     """Whose masks take at least twice as large a share of the first third of the blocks as of the last, and the
     reverse. masks: selector, block, share of its rows that are removed, of one rate."""
     early, late = early_and_late(masks)
-    what = "at least twice as much of the first third of the blocks as of the last"
-    if not early and not late:
-        return f"No mask takes {what}, or the reverse"
-    sentences = [f"{words.titles(early, 99)} {words.verb(early, 'takes', 'take')} {what}"] if early else []
-    reverse = "the reverse" if early else "at least twice as much of the last third of the blocks as of the first"
-    if late:
-        sentences.append(f"{words.titles(late, 99)} {'' if early else words.verb(late, 'takes ', 'take ')}{reverse}")
-    return "; ".join(sentences)
+    told = [
+        f"{words.titles(names, 99)} {words.verb(names, 'takes', 'take')} mostly {where} blocks"
+        for names, where in ((early, "early"), (late, "late")) if names
+    ]  # fmt: skip
+    return "; ".join(told) if told else "No mask takes mostly early or mostly late blocks"
 
 
 def early_and_late(masks: pl.DataFrame) -> tuple[list[str], list[str]]:

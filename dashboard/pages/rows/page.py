@@ -117,7 +117,7 @@ def _first(default: str) -> str:
 
 def _map(found: Scored) -> _Map:
     mask, other = None, ""
-    measure = selection.switch("Show", (MEAN, SHARE, APART), "measure", default=MEAN)
+    measure = selection.switch("Show", (SHARE, MEAN, APART), "measure", default=SHARE)
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
     if measure == SHARE:

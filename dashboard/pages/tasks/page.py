@@ -63,7 +63,8 @@ def show(source: sources.Source) -> Drawn:
         return Drawn(shown, notes=notes)
     panels = {"Mean": points} if len(tasks) > 1 else {}
     panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
-    figure = tasks_chart.at_rate(panels, rate, GOOD[order], _hover)
+    bars = "" if points["error"].null_count() else "; bars: what a score must be above chance by"
+    figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)
     source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
     return Drawn(chosen, notes=notes)
 
@@ -73,7 +74,7 @@ def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
         return (
             chance_sentence(table, task_title),
             pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
-            "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
+            "Error bars of curves: one standard error over a task's items; of the mean, tasks count as independent.",
             "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
             "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
         )

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.charts import agreement, formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
-from dashboard.charts.line_ends import stand_back
+from dashboard.charts.line_ends import PALE_NAMED, stand_back
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, menu, selection, tools
 from dashboard.state import parts
@@ -45,8 +45,8 @@ def _agreement(source: Source) -> Drawn:
     tables = {sublayer: at_rate.filter(sublayer=sublayer) for sublayer in SUBLAYER_TITLES}
     if len(findings.most_alike(tables)) <= MOST_PAIRS:
         by_title = {SUBLAYER_TITLES[sublayer]: table for sublayer, table in tables.items()}
-        figure = agreement.listed(by_title, "Shared rows", "the rows that both scores call least important")
-        told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
+        told, below = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
+        figure = agreement.listed(by_title, "Shared rows", below)
         source.show(figure, "jaccard", key="jaccard-pairs", finding=told)
         return Drawn(overlaps, notes=_NOTES)
     with layout.told():  # overlaps take from rankings their order only
@@ -91,9 +91,12 @@ def _depth(source: Source) -> Drawn:
             hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows "
             f"({row['share']:.1%})",
         )  # fmt: skip
-        below = f"which share of each block's rows goes with the lowest {formats.rate(rate)} of the scores"
+        below = (
+            f"which share of each block's rows goes with the lowest {formats.rate(rate)}; mostly: at least twice as "
+            "much of the first third of the blocks as of the last, or the reverse"
+        )
         uneven = {name for names in findings.early_and_late(shares) for name in names}
-        below += stand_back(figure, {*shares["selector"]} - uneven if uneven else ())
+        stand_back(figure, {*shares["selector"]} - uneven if uneven else (), PALE_NAMED)
         source.show(figure, "mask-depth", finding=findings.uneven(shares), below=below)
         return _drawn(masks)
     panels = _panels(chosen, level) if chosen.height else []
