@@ -206,7 +206,8 @@ def quadrant(
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
         figure.add_scatter(
-            x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title, text=[look.title],
+            x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
+            text=[f"{look.title}: undecided" if hollow else look.title],
             textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
@@ -237,7 +238,7 @@ def quadrant(
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
     below = "right: same rows from other text; up: less harm" + (
-        "; bars across: 95% intervals over draws; hollow: they reach over the limit" if of_drawn else ""
+        "; bars: 95% intervals over draws; undecided: they reach over the limit" if of_drawn else ""
     )
     if known:
         below += "; 0%: as much harm as random rows, or more"

@@ -17,7 +17,7 @@ def at_rate(
     panels: Mapping[str, pl.DataFrame], rate: float, below: str, hover: Callable[[dict[str, Any]], str]
 ) -> go.Figure:
     """Every panel's accuracy with all rows and that by chance as lines, and each selector's with what it must clear
-    chance by (`cleared`), on both sides.
+    chance by (`cleared`), on both sides, within 0 to 1.
     panels: by title: the columns of `over_seeds`. Those that keep most of the first panel stand first."""
     found = {title: cleared(points, rate) for title, points in panels.items()}
     first = next(iter(found.values())).sort("accuracy", descending=True, maintain_order=True)
@@ -29,7 +29,7 @@ def at_rate(
     for (title, points), where in zip(panels.items(), places, strict=True):
         for row in found[title].iter_rows(named=True):
             look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]
-            ends = (None, None) if need is None else (share - need, share + need)
+            ends = (None, None) if need is None else (max(share - need, 0.0), min(share + need, 1.0))
             dot = Dot(order.index(row["selector"]), share, f"<b>{look.title}</b><br>{hover(row)}", *ends)
             dots.add(figure, look.title, [dot], look.colour, look.symbol, size=12, legend=False, where=where)
         known = (points["chance"].mean(), points.filter(pl.col("rate") == 0)["accuracy"].mean())

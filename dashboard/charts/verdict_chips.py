@@ -17,7 +17,7 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top rows"), "LeRF only": (PARTLY, "low rows"),
+    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top end"), "LeRF only": (PARTLY, "low end"),
     "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {

@@ -111,14 +111,13 @@ def test_how_evenly_masks_lie_over_the_blocks():
     assert any(who)
     told = rows.uneven(found).split("; ")
     for names, sentence in zip([names for names in who if names], told, strict=True):
-        assert re.split(", | and ", re.split(" takes? ", sentence)[0]) == list(map(title, names))
-    assert [one.split(" mostly ")[1] for one in told] == [
-        f"{where} blocks" for names, where in zip(who, ("early", "late"), strict=True) if names
-    ]
+        assert re.split(", | and ", re.split(" removes? ", sentence)[0]) == list(map(title, names))
+    ends = ("early blocks than of late ones", "late blocks than of early ones")
+    assert [one.split(" rows of ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
     even = found.filter(selector="random")
-    assert rows.uneven(even) == "No mask takes mostly early or mostly late blocks"
+    assert rows.uneven(even) == ("No mask removes twice as much of early blocks as of late ones, or the reverse")
     half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
-    assert rows.uneven(even.with_columns(share=half)) == "Random takes mostly late blocks"
+    assert rows.uneven(even.with_columns(share=half)) == ("Random removes more rows of late blocks than of early ones")
 
 
 def test_a_map_with_a_pattern_says_it_and_else_its_ends():
@@ -132,6 +131,10 @@ def test_a_map_with_a_pattern_says_it_and_else_its_ends():
     assert rows.spread(share, "share", "L") == (
         "L takes the largest share of down in 3 of 4 blocks, the smallest of q in 4"
     )
+    counted = frame(
+        [one | {"removed": r, "rows": 4} for one, r in zip(cells, [1, 2, 3, 0, 2, 4, 1, 2, 3, 0, 2, 4], strict=True)]
+    )
+    assert rows.spread(counted, "share", "L") == "L takes 88% of all down rows, 12% of all q rows"
     assert rows.spread(frame([one for one in cells if one["block"] in (0, 2)]), "score", "LRP") == (
         "LRP scores the rows of block 2 up highest on average, those of block 0 q lowest"
     )

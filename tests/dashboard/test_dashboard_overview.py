@@ -168,8 +168,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both ends"),
-        ("MoRF only", "~ top rows"),
-        ("LeRF only", "~ low rows"),
+        ("MoRF only", "~ top end"),
+        ("LeRF only", "~ low end"),
         ("not", "✗ neither end"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),

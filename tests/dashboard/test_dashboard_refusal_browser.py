@@ -64,7 +64,9 @@ def open_by_mark(page, says, number, name):
 def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
-    open_by_mark(page, "large mark: the edit", 3, "IG, hate, λ 0.5, k 5%")  # behind a cross and two circles
+    open_by_mark(
+        page, "large mark: the edit", 8, "IG, hate, λ 0.5, k 5%"
+    )  # behind five of the mean, a cross and two circles
     assert page.get_by_text("rescue: chosen under a relaxed limit of harmless prompts").is_visible()
 
     page = open_refusal(new_page, refusal_folder, show=edit_grid.GRID)

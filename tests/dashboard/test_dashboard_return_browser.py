@@ -1,7 +1,7 @@
 """The browser's Back in a real Chromium: one page per step, with what was chosen and typed on it."""
 
 import pytest
-from browser_pages import button, choose, figure, follow, settled
+from browser_pages import button, choose, figure, follow, settled, unfold
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 WORDS = "Please write a letter to my neighbour."
@@ -27,6 +27,7 @@ def shows(page, domain):
 def test_back_is_one_page_with_its_settings(new_page):
     page = new_page("/refusal", source="Shipped model", domain="Hate")
     shows(page, "hate")
+    unfold(page, page.locator("summary", has_text="More settings"))
     choose(page, "domain", "Crime")
     shows(page, "crime")
     go(page, "Live edit")

@@ -36,7 +36,7 @@ def alt(app):
 def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)
-    assert alt(app).startswith("Consensus-2, LeRF 30% takes the largest share of ")
+    assert alt(app).startswith("Consensus-2, LeRF 30% takes ")
     assert [app.selectbox(key=key).value for key in ("block", "projection")] == [0, "q_proj"]
 
 
@@ -44,7 +44,7 @@ def test_the_shipped_scores_open():
     ("measure", "said"),
     [
         ("Mean score", "LRP scores the rows of block "),
-        ("Share in the mask", "LRP, MoRF 20% takes most of block "),
+        ("Share in the mask", "LRP, MoRF 20% takes "),
         ("Two selectors", "LRP ranks the rows of block "),
     ],
 )

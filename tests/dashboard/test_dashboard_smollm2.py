@@ -196,7 +196,7 @@ def test_the_model_of_the_package_answers_and_its_broken_edit_is_shown(
     app = run_page("live", rank_selector="Magnitude", rank_order="MoRF", rate="30%", length="20", control="false")
     app.button(key="example-0").click().run(timeout=600)
     assert not app.exception
-    assert "Paris" in replies(app)[0]
+    assert "Tokyo" in replies(app)[0]
     assert stamps(app) == ["ANSWERS", "BROKEN"]
 
 

@@ -117,6 +117,10 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     least, most = known.row(0, named=True), known.row(-1, named=True)
     if least["value"] == most["value"]:
         return f"{name}: all layers alike"
+    if kind == "share" and {"removed", "rows"} <= set(known.columns):
+        of = known.group_by("projection", maintain_order=True).agg(pl.col("removed").sum() / pl.col("rows").sum())
+        (low, fewest), *_, (high, largest) = of.sort("removed", maintain_order=True).iter_rows()
+        return f"{name} takes {largest:.0%} of all {high} rows, {fewest:.0%} of all {low} rows"
     first, last = (f"block {row['block']} {row['projection']}" for row in (most, least))
     pattern = _pattern(known, name, kind) if kind != "difference" else ""
     if pattern:
@@ -172,10 +176,11 @@ def uneven(masks: pl.DataFrame) -> str:
     reverse. masks: selector, block, share of its rows that are removed, of one rate."""
     early, late = early_and_late(masks)
     told = [
-        f"{words.titles(names, 99)} {words.verb(names, 'takes', 'take')} mostly {where} blocks"
-        for names, where in ((early, "early"), (late, "late")) if names
+        f"{words.titles(names, 99)} {words.verb(names, 'removes', 'remove')} more rows of {where} blocks than of "
+        f"{other} ones"
+        for names, where, other in ((early, "early", "late"), (late, "late", "early")) if names
     ]  # fmt: skip
-    return "; ".join(told) if told else "No mask takes mostly early or mostly late blocks"
+    return "; ".join(told) if told else "No mask removes twice as much of early blocks as of late ones, or the reverse"
 
 
 def early_and_late(masks: pl.DataFrame) -> tuple[list[str], list[str]]:

@@ -92,7 +92,7 @@ def _depth(source: Source) -> Drawn:
             f"({row['share']:.1%})",
         )  # fmt: skip
         below = (
-            f"which share of each block's rows goes with the lowest {formats.rate(rate)}; mostly: at least twice as "
+            f"which share of each block's rows goes with the lowest {formats.rate(rate)}; more: at least twice as "
             "much of the first third of the blocks as of the last, or the reverse"
         )
         uneven = {name for names in findings.early_and_late(shares) for name in names}
