@@ -1,5 +1,4 @@
-"""A word for a reply: ANSWERS, ANSWERS OTHERWISE, REFUSES, BROKEN or NOT JUDGED, with its colour and why; and its facts
-in a line."""
+"""A word for a reply, from ANSWERS to NOT JUDGED, with its colour and why; and its facts in a line."""
 
 from __future__ import annotations
 

@@ -30,20 +30,23 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
 
 
 def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> tuple[str, str]:
-    """Of one rate: who share most in the mean over the sublayers and what half of the pairs share at most; and these
-    medians beside the means of random rows. "Hardly more" than random rows: by at most `_HARDLY` of theirs.
-    sublayers: as `overlap`, by id."""
+    """Of one rate: who share most in the mean over the sublayers, and how many pairs share hardly more than random rows
+    in each of them, by at most `_HARDLY` of what these share; below, what half of the pairs share at most, beside the
+    mean of random rows. sublayers: as `overlap`, by id."""
     if not (order := most_alike(sublayers)):
         return f"{when}: no overlap is known", ""
-    halves, hardly = [], True
-    for name, table in sublayers.items():
-        known = table.drop_nulls("jaccard")
-        chance, half = known["expected_random"].mean(), float(np.median(counted(known)["jaccard"]))
+    halves, tables = [], {name: table.drop_nulls("jaccard") for name, table in sublayers.items()}
+    for name, table in tables.items():
+        chance, half = table["expected_random"].mean(), float(np.median(counted(table)["jaccard"]))
         beside = f", random rows {chance:.0%}" if isinstance(chance, float) else ""
         halves.append(f"{half:.0%} of the {'MLP' if name == 'mlp' else name} rows{beside}")
-        hardly &= isinstance(chance, float) and half <= (1 + _HARDLY) * chance
-    told = f"{when}: {words.titles(order[0])} share most"
-    told += "; half of the pairs share hardly more than random rows" if hardly else ""
+    near = pl.col("jaccard") <= (1 + _HARDLY) * pl.col("expected_random")
+    by_pair = pl.concat([counted(table) for table in tables.values()]).group_by("selector_a", "selector_b")
+    hardly = by_pair.agg(near.fill_null(False).all())["jaccard"].sum()
+    more = (
+        f"; {hardly} of {len(order)} pairs hardly more than random rows, in attention and MLP alike" if hardly else ""
+    )
+    told = f"{when}: {words.titles(order[0])} share most{more}"
     return told, f"half of the pairs share at most {'; '.join(halves)}; most alike first, by the mean of both"
 
 

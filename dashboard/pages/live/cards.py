@@ -82,9 +82,7 @@ class Cards:
                 else:
                     self.write(event.side, texts[event.side])
 
-    def finish(
-        self, outcome: Outcome[Side], *, stamp: str, broken: str, spans: Sequence[Span], scale: float
-    ) -> None:  # fmt: skip
+    def finish(self, outcome: Outcome[Side], *, stamp: str, broken: str, spans: Sequence[Span], scale: float) -> None:
         """A reply with all that is known of it. broken: why it counts as that, "" where it does not. scale: of the
         needle, the same for all sides."""
         side = outcome.side

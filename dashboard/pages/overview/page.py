@@ -69,7 +69,7 @@ VERDICT_WORDS = (
 )
 _NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 170, 8
 GLOSS = {
-    verdict_chips.SUFFICIENT: f"little harm with its lowest {Thresholds().rate:.0%} gone",
+    verdict_chips.SUFFICIENT: f"its lowest {Thresholds().rate:.0%}: little harm",
     verdict_chips.SPECIFIC: "beats rows of the same layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
