@@ -222,10 +222,7 @@ def quadrant(
             layer="below",
         )  # fmt: skip
     axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
-    for text, y, anchor in (
-        ("stable, not sufficient", low, "bottom"),
-        ("stable and sufficient: the goal", high, "top"),
-    ):
+    for text, y, anchor in (("stable, not sufficient", low, "bottom"), ("both: the goal", high, "top")):
         font = {"color": palette.REFERENCE}
         figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")

@@ -94,10 +94,10 @@ def panels(
         rows=rows, cols=columns, shared_yaxes=True, horizontal_spacing=0.03,
         vertical_spacing=_BETWEEN_PX / height if rows > 1 else 0, subplot_titles=list(map(html.escape, titles)),
     )  # fmt: skip
-    found = [{"row": number // columns + 1, "col": number % columns + 1} for number in range(len(titles))]
+    where = [{"row": number // columns + 1, "col": number % columns + 1} for number in range(len(titles))]
     figure.update_yaxes(**axes.places(list(map(html.escape, labels))), automargin=True)
     figure.update_xaxes(**{"zeroline": False, **axis})
-    for place in found[-columns:]:
+    for place in where[-columns:]:
         figure.update_xaxes(**axes.titled(title), **place)
     top = lines.TOP + _TOP_PX
-    return lines.finished(figure, heading, below, top + height + _BOTTOM_PX, _BOTTOM_PX, top=top), found
+    return lines.finished(figure, heading, below, top + height + _BOTTOM_PX, _BOTTOM_PX, top=top), where

@@ -42,16 +42,16 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
         own = points.filter(selector=order[0])
         ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
-        told = [f"{end:.0%}" for end in ends if isinstance(end, float)]
-        if len(told) == 2:
-            below = f"harmless prompts: {told[0]} before, {told[1]} after {palette.title(order[0])}'s; {below}"
+        costs = [f"{end:.0%}" for end in ends if isinstance(end, float)]
+        if len(costs) == 2:
+            below = f"harmless prompts: {costs[0]} before, {costs[1]} after {palette.title(order[0])}'s; {below}"
     figure, places = dots.panels(
         [title for title, _ in panels], list(map(palette.title, order)), f"{TITLES[kind].lower()} refused", heading,
         below, {**dots.SHARE, **({"range": [-0.012, 0.412]} if few else {}), "tickvals": ticks},
     )  # fmt: skip
     for (_, rows), where in zip(panels, places, strict=True):
-        part = {row["selector"]: row for row in rows.iter_rows(named=True)}
-        marks = [(place, part[name]) for place, name in enumerate(order) if name in part]
+        by_name = {row["selector"]: row for row in rows.iter_rows(named=True)}
+        marks = [(place, by_name[name]) for place, name in enumerate(order) if name in by_name]
         for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
             figure.add_trace(trace, **where)
     figure.update_traces(showlegend=False, cliponaxis=False)

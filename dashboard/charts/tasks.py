@@ -19,15 +19,15 @@ def at_rate(
     """Every panel's accuracy with all rows and that by chance as lines, and each selector's with what it must clear
     chance by (`cleared`), on both sides, within 0 to 1.
     panels: by title: the columns of `over_seeds`. Those that keep most of the first panel stand first."""
-    found = {title: cleared(points, rate) for title, points in panels.items()}
-    first = next(iter(found.values())).sort("accuracy", descending=True, maintain_order=True)
+    at = {title: cleared(points, rate) for title, points in panels.items()}
+    first = next(iter(at.values())).sort("accuracy", descending=True, maintain_order=True)
     order = first["selector"].to_list()
     figure, places = dots.panels(
         list(panels), list(map(palette.title, order)), "answered rightly", "Tasks at one rate", below,
         {**dots.SHARE, "tickvals": [0, 0.5, 1]},
     )  # fmt: skip
     for (title, points), where in zip(panels.items(), places, strict=True):
-        for row in found[title].iter_rows(named=True):
+        for row in at[title].iter_rows(named=True):
             look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]
             ends = (None, None) if need is None else (max(share - need, 0.0), min(share + need, 1.0))
             dot = Dot(order.index(row["selector"]), share, f"<b>{look.title}</b><br>{hover(row)}", *ends)

@@ -88,11 +88,11 @@ class Try:
         return stamps.why_broken(outcome, self.reference)
 
     def stamp(self, outcome: Outcome[Side]) -> str:
-        found = stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
+        word = stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
         before = self.outcomes.get("before")
-        if found != stamps.ANSWERS or before is None or before is outcome or self.stamp(before) != stamps.ANSWERS:
-            return found
-        return found if marked.alike(before.text, outcome.text) else stamps.OTHERWISE
+        if word != stamps.ANSWERS or before is None or before is outcome or self.stamp(before) != stamps.ANSWERS:
+            return word
+        return word if marked.alike(before.text, outcome.text) else stamps.OTHERWISE
 
     def about(self, request: Request) -> bool:
         """Is this a complete try of the same edit and prompt? Control and margins may differ."""

@@ -335,3 +335,16 @@ def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, ste
     assert warnings_of(app) == []
     count = 2 if part == "Exact controls" else 1  # one of each rewrite
     assert any(f"{count} value(s) are missing or not finite" in caption.value for caption in app.caption)
+
+
+@pytest.mark.usefixtures("nothing")
+def test_tasks_offer_the_rates_that_every_selector_was_measured_at(tmp_path):
+    folder = write_audit(tmp_path / "few")
+    frame = pl.read_parquet(folder / "downstream.parquet")
+    whole, removed = frame.filter(pl.col("rate") == 0), frame.filter(pl.col("rate") > 0)
+    at = [removed.with_columns(rate=pl.lit(rate)) for rate in (0.1, 0.3)]
+    without = removed.filter(pl.col("selector") != "lrp").with_columns(rate=pl.lit(0.5))
+    add_table(folder, "downstream", pl.concat([whole, *at, without]))
+    app = page("tasks", source="My results", folder=str(folder))
+    assert app.select_slider(key="rate").options == ["10%", "30%"]
+    assert len(figures(app)) == 1

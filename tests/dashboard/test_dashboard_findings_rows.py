@@ -71,6 +71,10 @@ def test_overlaps_of_pairs_in_both_sublayers():
     assert "hardly" not in rows.overlaps(far, "Lowest 30%")[0]
     alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
     assert f"; {len(near)} of {len(near)} pairs hardly more" in rows.overlaps(alike, "Lowest 30%")[0]
+    alone = {"attention": tables["attention"].clear(), "mlp": alike["mlp"]}  # a model whose MLP alone was scored
+    told, below = rows.overlaps(alone, "Lowest 30%")
+    assert told.endswith("pairs hardly more than random rows")
+    assert "attention" not in below
     assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%")[0] == "Lowest 30%: no overlap is known"
 
 
@@ -144,6 +148,7 @@ def test_a_map_with_a_pattern_says_it_and_else_its_ends():
         [one | {"removed": r, "rows": 4} for one, r in zip(cells, [1, 2, 3, 0, 2, 4, 1, 2, 3, 0, 2, 4], strict=True)]
     )
     assert rows.spread(counted, "share", "L") == "L takes 88% of all down rows, 12% of all q rows"
+    assert "block" in rows.spread(counted.filter(projection="q"), "share", "L")
     assert rows.spread(frame([one for one in cells if one["block"] in (0, 2)]), "score", "LRP") == (
         "LRP scores the rows of block 2 up highest on average, those of block 0 q lowest"
     )

@@ -35,7 +35,8 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> tuple[str, str
     mean of random rows. sublayers: as `overlap`, by id."""
     if not (order := most_alike(sublayers)):
         return f"{when}: no overlap is known", ""
-    halves, tables = [], {name: table.drop_nulls("jaccard") for name, table in sublayers.items()}
+    tables = {name: table.drop_nulls("jaccard") for name, table in sublayers.items() if table["jaccard"].count()}
+    halves, where = [], ", in attention and MLP alike" if len(tables) > 1 else ""
     for name, table in tables.items():
         chance, half = table["expected_random"].mean(), float(np.median(counted(table)["jaccard"]))
         beside = f", random rows {chance:.0%}" if isinstance(chance, float) else ""
@@ -43,11 +44,9 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> tuple[str, str
     near = pl.col("jaccard") <= (1 + _HARDLY) * pl.col("expected_random")
     by_pair = pl.concat([counted(table) for table in tables.values()]).group_by("selector_a", "selector_b")
     hardly = by_pair.agg(near.fill_null(False).all())["jaccard"].sum()
-    more = (
-        f"; {hardly} of {len(order)} pairs hardly more than random rows, in attention and MLP alike" if hardly else ""
-    )
-    told = f"{when}: {words.titles(order[0])} share most{more}"
-    return told, f"half of the pairs share at most {'; '.join(halves)}; most alike first, by the mean of both"
+    more = f"; {hardly} of {len(order)} pairs hardly more than random rows{where}" if hardly else ""
+    sentence = f"{when}: {words.titles(order[0])} share most{more}"
+    return sentence, f"half of the pairs share at most {'; '.join(halves)}; most alike first, by the mean of both"
 
 
 def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
@@ -59,11 +58,11 @@ def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
 
 def correlation(spearman: pl.DataFrame) -> str:
     """The pairs that rank the rows most and least alike."""
-    part = spearman.filter(pl.col("spearman").is_not_null()).rename({"spearman": "value"})
-    if part.is_empty():
+    pairs = spearman.filter(pl.col("spearman").is_not_null()).rename({"spearman": "value"})
+    if pairs.is_empty():
         return "No rank correlation is known"
-    least, most = _ends(part, _pair)
-    if least == most and part.height > 1:
+    least, most = _ends(pairs, _pair)
+    if least == most and pairs.height > 1:
         return f"All pairs rank rows alike, Spearman {most[1]}"
     first = f"{most[0]} rank rows most alike, Spearman {most[1]}"
     return first if least == most else f"{first}; {least[0]} least, {least[1]}"
@@ -120,7 +119,7 @@ def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
     least, most = known.row(0, named=True), known.row(-1, named=True)
     if least["value"] == most["value"]:
         return f"{name}: all layers alike"
-    if kind == "share" and {"removed", "rows"} <= set(known.columns):
+    if kind == "share" and {"removed", "rows"} <= set(known.columns) and known["projection"].n_unique() > 1:
         of = known.group_by("projection", maintain_order=True).agg(pl.col("removed").sum() / pl.col("rows").sum())
         (low, fewest), *_, (high, largest) = of.sort("removed", maintain_order=True).iter_rows()
         return f"{name} takes {largest:.0%} of all {high} rows, {fewest:.0%} of all {low} rows"
@@ -178,12 +177,16 @@ def uneven(masks: pl.DataFrame) -> str:
     """Whose masks take at least twice as large a share of the first third of the blocks as of the last, and the
     reverse. masks: selector, block, share of its rows that are removed, of one rate."""
     early, late = early_and_late(masks)
-    told = [
+    sentences = [
         f"{words.titles(names, 99)} {words.verb(names, 'removes', 'remove')} more rows of {where} blocks than of "
         f"{other} ones"
         for names, where, other in ((early, "early", "late"), (late, "late", "early")) if names
     ]  # fmt: skip
-    return "; ".join(told) if told else "No mask removes twice as much of early blocks as of late ones, or the reverse"
+    return (
+        "; ".join(sentences)
+        if sentences
+        else "No mask removes twice as much of early blocks as of late ones, or the reverse"
+    )
 
 
 def early_and_late(masks: pl.DataFrame) -> tuple[list[str], list[str]]:

@@ -125,10 +125,8 @@ def _map(found: Scored) -> _Map:
         rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
         spec = {"selector": selector, "order": (order := shown.lower()), "rate": rate}
         frame = scored.mask_shares(found, selector, order, rate)
-        heading, below = (
-            f"{title}, {shown} {formats.rate(rate)}",
-            "share of each matrix's rows that go: dark none, bright all",
-        )
+        heading = f"{title}, {shown} {formats.rate(rate)}"
+        below = "share of each matrix's rows that go: dark none, bright all"
         kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
         mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:

@@ -40,7 +40,8 @@ def show(source: sources.Source) -> Drawn:
     with source.bar:
         first = CURVES if "task" in st.query_params else ONE_RATE  # links of before lead to curves
         view = selection.switch("Show", (ONE_RATE, CURVES), "tasks_view", default=first)
-        rates = table.filter(pl.col("rate") > 0)["rate"]
+        everyone = pl.col("selector").n_unique().over("rate") == table["selector"].n_unique()
+        rates = table.filter(pl.col("rate") > 0, everyone)["rate"]
         rate = selection.rate(rates, "rate") if view == ONE_RATE and rates.len() else None
         what = selection.choose("Task", [MEAN, *tasks], "task", title=task_title) if rate is None else MEAN
         orders = [order for order in ("lerf", "morf") if order in set(table["order"])]
