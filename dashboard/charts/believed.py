@@ -195,7 +195,9 @@ def quadrant(
     harm the lowest scores avoid; where nobody knows it (published tables), the log gap in nats."""
     figure = go.Figure()
     known = "damage" in verdicts.columns and verdicts["damage"].is_finite().any()
-    column, limit = ("avoided", 1 - limits.invalid_damage) if known else ("log_gap", limits.log_gap)
+    column, limit, goal = "log_gap", limits.log_gap, limits.log_gap
+    if known:  # between the two a selector is sufficient in part
+        column, limit, goal = "avoided", 1 - limits.invalid_damage, 1 - limits.faithful_damage
     if known:
         verdicts = verdicts.with_columns(avoided=1 - pl.col("damage"))
     drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
@@ -205,9 +207,11 @@ def quadrant(
         look = palette.style(row["selector"])
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
+        partly = row["validity"] == "partly" and row[column] >= goal
+        about = ["sufficient in part"] * partly + ["undecided"] * hollow
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
-            text=[f"{look.title}: undecided" if hollow else look.title],
+            text=[": ".join([look.title, *[", ".join(about)] * bool(about)])],
             textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
@@ -215,13 +219,16 @@ def quadrant(
         )  # fmt: skip
     of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
     left, right = _widened([*drawn[stable], *of_drawn, stable_from])
-    low, high = _widened([*drawn[column], limit])
-    for y0, y1, colour in ((low, limit, palette.REFERENCE), (limit, high, _GOAL)):
+    low, high = _widened([*drawn[column], limit, goal])
+    for y0, y1, colour in ((low, limit, palette.REFERENCE), (goal, high, _GOAL)):
         figure.add_shape(
             type="rect", x0=stable_from, x1=right, y0=y0, y1=y1, opacity=0.13, fillcolor=colour, line={"width": 0},
             layer="below",
         )  # fmt: skip
-    axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
+    for name, y in {"not sufficient below": limit, "sufficient from": goal}.items() if known else ():
+        axes.level(figure, f"{name} {y:.0%}", y=y, at="top left")
+    if not known:
+        axes.level(figure, f"limit {limit:g} nats", y=limit, at="top left")
     for text, y, anchor in (("stable, not sufficient", low, "bottom"), ("both: the goal", high, "top")):
         font = {"color": palette.REFERENCE}
         figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
@@ -234,11 +241,9 @@ def quadrant(
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    below = "right: same rows from other text; up: less harm" + (
-        "; bars: 95% intervals over draws; undecided: they reach over the limit" if of_drawn else ""
-    )
+    below = "right: same rows from other text; up: less harm" + ", 0% as much as random rows or more" * known
+    below += "; bars: 95% intervals over draws, undecided where they cross the limit" if of_drawn else ""
     if known:
-        below += "; 0%: as much harm as random rows, or more"
         names = verdicts.filter(stability="not applicable")["selector"]
         below += f"; not here, as they read no text: {words.titles(names.to_list())}" if names.len() else ""
     return finished(figure, "Stability against validity", below, 470)

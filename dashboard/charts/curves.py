@@ -76,8 +76,9 @@ def curves(
     names = palette.in_order([selector for (selector,) in by_selector])
     traces = [curve(by_selector[name,], name, base) for name in names]
     for number, one in enumerate(alone):
-        thin = curve(one, BASELINE, base)
-        traces.append(thin | {"showlegend": number == 0, "opacity": 0.6, "line": {**thin["line"], "width": 1}})
+        thin = curve(one, BASELINE, base) | {"error_y": None, "showlegend": number == 0, "opacity": 0.6}
+        thin["line"], thin["marker"] = {**thin["line"], "width": 1}, {**thin["marker"], "size": 4}
+        traces.append(thin)
     at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
     if at_ceiling.height:  # rings around published cells that stand at a numerical ceiling
         ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
@@ -101,7 +102,9 @@ def curves(
     figure = go.Figure(traces, {**looks, "xaxis": _RATES_AXIS, "yaxis": scale})
     top = float(scale["range"][1])
     if max(ceilings, default=top) > top:
-        text = "at or above the ceiling" if limit is None else DESTROYED
+        text = "at or above the ceiling"
+        if saturated is not None:
+            text = f"{DESTROYED}: perplexity above {formats.perplexity(saturated)}"
         top = ceiling_band(figure, text, spread=limit is not None)
     for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
         look = palette.style(row["selector"])

@@ -4,6 +4,7 @@ of prompts or model."""
 import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -85,18 +86,25 @@ def finished(
 def panels(
     titles: Sequence[str], labels: Sequence[str], title: str, heading: str, below: str, axis: Mapping[str, Any]
 ) -> tuple[go.Figure, list[dict[str, int]]]:
-    """A figure with a plot under every title, all with the same lines, and plotly's row and column of each: at most
-    three beside each other, four in two rows. title: of the values; axis: what else plotly is to know of that one."""
-    columns = 2 if len(titles) == 4 else min(3, len(titles))
-    rows = math.ceil(len(titles) / columns)
+    """A figure with a plot under every title, all with the same lines, and plotly's row and column of each: of several
+    the first above all others, at most five of which stand beside each other.
+    title: of the values; axis: what else plotly is to know of that one, its tickvals among it."""
+    columns = min(5, max(len(titles) - 1, 1))
+    rows = 1 + math.ceil((len(titles) - 1) / columns)
     height = rows * _LINE_PX * max(len(labels), 2) + (rows - 1) * _BETWEEN_PX
     figure = make_subplots(
         rows=rows, cols=columns, shared_yaxes=True, horizontal_spacing=0.03,
+        specs=[[{"colspan": columns}] + [None] * (columns - 1)] + [[{}] * columns] * (rows - 1),
         vertical_spacing=_BETWEEN_PX / height if rows > 1 else 0, subplot_titles=list(map(html.escape, titles)),
     )  # fmt: skip
-    where = [{"row": number // columns + 1, "col": number % columns + 1} for number in range(len(titles))]
+    others = [{"row": number // columns + 2, "col": number % columns + 1} for number in range(len(titles) - 1)]
+    where = [{"row": 1, "col": 1}, *others]
     figure.update_yaxes(**axes.places(list(map(html.escape, labels))), automargin=True)
     figure.update_xaxes(**{"zeroline": False, **axis})
+    if len(titles) > 1:  # there is room for twice as many
+        ticks = axis["tickvals"]
+        between = [(a + b) / 2 for a, b in pairwise(ticks)]
+        figure.update_xaxes(tickvals=sorted([*ticks, *between]), row=1, col=1)
     for place in where[-columns:]:
         figure.update_xaxes(**axes.titled(title), **place)
     top = lines.TOP + _TOP_PX

@@ -24,30 +24,30 @@ def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
     return points.filter(pl.col("k").is_not_null() & pl.col(column).is_not_null()) if column in points else points[:0]
 
 
-def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figure:
+def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
     """A panel per domain, before them one of their mean, and a line per selector: share of prompts refused before,
     after with its interval, and under random rows of the same layers, the mean of their seeds.
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
-    ring. The selector whose edits refuse most risk prompts, in the mean of the domains, stands first. customdata of
-    what is there after an edit: [cell id, hover text]."""
+    ring, "" for none; of: of which prompts and edits it is. The selector whose edits refuse most risk prompts, in the
+    mean of the domains, stands first. customdata of what is there after an edit: [cell id, hover text]."""
     domains = points["domain"].unique(maintain_order=True).to_list()
     order = strongest_first(points)
     panels = [(palette.capital(domain), points.filter(domain=domain)) for domain in domains]
     if len(domains) > 1:
-        panels.insert(0, ("Mean", mean_of(points, kind)))
+        panels.insert(0, (f"Mean of {len(domains)} domains", mean_of(points, kind)))
     drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
     few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
-    below = "bars: 95% intervals; large mark: the edit below"
+    below = f"{of}; bars: 95% intervals{'; large mark: the edit below' if chosen else ''}"
     if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
         own = points.filter(selector=order[0])
         ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]
         costs = [f"{end:.0%}" for end in ends if isinstance(end, float)]
         if len(costs) == 2:
-            below = f"harmless prompts: {costs[0]} before, {costs[1]} after {palette.title(order[0])}'s; {below}"
+            below = f"harmless ones: {costs[0]} before, {costs[1]} after; {below}"
     figure, places = dots.panels(
-        [title for title, _ in panels], list(map(palette.title, order)), f"{TITLES[kind].lower()} refused", heading,
-        below, {**dots.SHARE, **({"range": [-0.012, 0.412]} if few else {}), "tickvals": ticks},
+        [title for title, _ in panels], list(map(palette.title, order)), f"{TITLES[kind].lower()} refused", "", below,
+        {**dots.SHARE, **({"range": [-0.012, 0.412]} if few else {}), "tickvals": ticks},
     )  # fmt: skip
     for (_, rows), where in zip(panels, places, strict=True):
         by_name = {row["selector"]: row for row in rows.iter_rows(named=True)}

@@ -111,8 +111,7 @@ def answer(verdicts: pl.DataFrame) -> str:
     if faithful:
         told = [f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful"]
     if sufficient:
-        verb = words.verb(sufficient, "is", "are")
-        told.append(f"{words.titles(sufficient, 99)} {verb} sufficient, not shown to be specific")
+        told.append(f"{words.titles(sufficient, 99)} {words.verb(sufficient, 'is', 'are')} sufficient")
     return "; ".join(told)
 
 

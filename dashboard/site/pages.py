@@ -128,8 +128,8 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
     for kind in refusal_edits.TITLES:
         kept = pl.DataFrame() if points is None else refusal_edits.measured(points, kind)
         if kept.height:
-            figure = refusal_edits.edits(kept, kind, "", run.model)
-            yield page.figure(figure, refusal_findings.installed(kept, kind), "bars: 95% intervals")
+            sentence, of = refusal_findings.installed(kept, kind)
+            yield page.figure(refusal_edits.edits(kept, kind, "", of), sentence)
     cells = refusal_values.cells(sweep, points)
     asked, grids = refusal_values.asked(cells).sort("domain"), {}
     for (selector, domain), drawn in asked.group_by("selector", "domain", maintain_order=True):

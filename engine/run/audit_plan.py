@@ -234,6 +234,9 @@ class BudgetPlan:
     )
     budget_rates: tuple[float, ...] = rates_option(0.0025, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     budget_resolution: float = 0.05
+    budget_orders: tuple[str, ...] = option(
+        tuple(ORDERS), "orders of `budget`", read=Names("order", lambda: ORDERS), group="budget"
+    )
 
 
 @dataclass(frozen=True)
@@ -430,10 +433,10 @@ class Preset(NamedTuple):
 
 
 _QUICK = AuditPlan(
-    scoring=ScorePlan(samples=24), eval_samples=16, eval_length=128, sweep_rates=(0.0, 0.01, 0.03, 0.1, 0.3),
-    budget_rates=(0.01, 0.03, 0.1, 0.3, 0.5), budget_resolution=0.35, gap_rates=(0.1, 0.3),
+    scoring=ScorePlan(samples=16), eval_samples=16, eval_length=128, sweep_rates=(0.0, 0.01, 0.03, 0.1, 0.3),
+    budget_rates=(0.01, 0.03, 0.1, 0.3, 0.5), budget_resolution=0.35, budget_orders=("lerf",), gap_rates=(0.1, 0.3),
     specific_rates=(0.01, 0.03, 0.1, 0.3), matched_seeds=tuple(range(42, 47)), baseline_seeds=tuple(range(42, 47)),
-    stability_sizes=(6, 12, 24), stability_rates=(0.3,), calibration_draws=0, agreement_rates=(0.3,), null_seeds=(0, 1),
+    stability_sizes=(4, 8, 16), stability_rates=(0.3,), calibration_draws=0, agreement_rates=(0.3,), null_seeds=(0, 1),
     singles_rows=256, singles_neurons=64, singles_windows=8, invariance=InvariancePlan(invariance_samples=8),
     protocols=ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=16),
     downstream_rates=(0.0, 0.1, 0.3, 0.5), downstream_items=100,

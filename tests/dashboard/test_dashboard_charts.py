@@ -61,7 +61,7 @@ def test_what_is_destroyed_stands_in_order_in_a_zone_above_the_axis(drawn):
     assert zone.y0 < lrp.y[2] < lrp.y[3] < zone.y1 == figure.layout.yaxis.range[1]
     assert list(lrp.error_y.array[2:]) == [0.0, 0.0]
     assert lrp.error_y.array[1] == before.error_y.array[1] > 0
-    assert any(note.text == curve_chart.DESTROYED for note in figure.layout.annotations)
+    assert any(note.text == "destroyed: perplexity above 1,097" for note in figure.layout.annotations)
     unharmed = curve_chart.curves(drawn, "morf", baseline=2.0, saturated=12.5)
     assert unharmed.layout.yaxis.range == plain.layout.yaxis.range
     assert not [shape for shape in unharmed.layout.shapes if shape.type == "rect"]

@@ -117,8 +117,8 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
                 for a, b in itertools.combinations(values, 2)
             )
             ordered = sorted(values, key=values.__getitem__)
-            each = words.listed([f"{palette.title(name)} {formats.perplexity(values[name])}" for name in ordered])
-            said = f": {each}" if count <= 4 else "Perplexity runs from"
+            each = [f"{formats.perplexity(values[name])} ({palette.title(name)})" for name in ordered]
+            said = f"Perplexity runs from {each[0]} to {each[-1]}"
             assert (said if apart else "No difference beyond the errors") in sentence
             seen.add(apart)
     assert seen == ({"groups", True, False} if errors else {"groups"})
@@ -291,7 +291,7 @@ def test_random_rankings_of_which_some_destroy_the_model_are_counted():
              for seed in (42, 43, 44) for order in ("lerf", "morf") for rate in (0.0, 0.01, 0.1)]  # fmt: skip
     table = pl.DataFrame(cells, schema=["seed", "order", "rate", "nll"], orient="row")
     table = table.with_columns(model=pl.lit("m"), selector=pl.lit("random"))
-    assert curves.seeds_apart(table, "m", "lerf", 7.0) == "; 1 of 3 random rankings destroys the model at 1%"
+    assert curves.seeds_apart(table, "m", "lerf", 7.0) == ", of which 1 destroys the model at 1%"
     assert curves.seeds_apart(table, "m", "morf", 7.0) == ""
     assert curves.seeds_apart(table, "m", "lerf", 1.0) == ""  # all of them do
     assert curves.seeds_apart(table, "m", "lerf", None) == ""

@@ -178,7 +178,7 @@ def test_accuracy_above_chance_by_a_loop():
             assert sentence.startswith(f"T: all {len(cells)} selectors stay")
         else:
             best = sorted(above, key=lambda one: -one[0])[: 3 if len(above) > 4 else None]
-            assert all(f"{title(name)} {mean:.0%}" in sentence for mean, name in best), sentence
+            assert all(title(name) in sentence.split(";")[0] for _, name in best), sentence
         assert set(curves.above_chance(over_seeds(part))["selector"]) == {name for _, name in above}
 
 
@@ -193,7 +193,7 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert curves.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP 50% with 30% removed (60% unmasked, chance 25%); IG is not above chance beyond the errors"
+        "T: LRP stays above chance with 30% removed; IG is not shown to"
     )
     assert "all 2 selectors stay" in curves.accuracy(points({0.3: (0.5, 0.5)}), "T")
     assert "no selector stays" in curves.accuracy(points({0.3: (0.26, 0.25)}), "T")

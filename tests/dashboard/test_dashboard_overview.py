@@ -20,7 +20,7 @@ from engine.records.errors import InputError
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 MODEL = "made-up-1B"
-SUFFICIENT = "sufficient, not shown to be specific"
+SUFFICIENT = "sufficient"
 
 
 def curves(slopes=SLOPES):

@@ -54,15 +54,13 @@ def points(*rows):
 
 LITTLE, MUCH = (0.2, 0.1, 0.3), (0.8, 0.7, 0.9)
 ABOUT = {
-    "Held-out risk prompts refused: 20% before, 80% after LRP's edits, 30% under random rows of the same layers (hate; "
-    "2% of the rows zeroed)":
+    "Risk prompts refused: 20% before, 80% after LRP's edits, 30% after random rows of the same layers":
         [("lrp", "hate", LITTLE, MUCH, 0.3), ("ig", "hate", LITTLE, LITTLE, 0.2)],
-    "Held-out risk prompts refused: 50% before, 65% after IG's edits, 25% under random rows of the same layers "
-    "(means of 2 domains; 2% of the rows zeroed)":
+    "Risk prompts refused: 50% before, 65% after IG's edits, 25% after random rows of the same layers":
         [("ig", "hate", LITTLE, MUCH, 0.3), ("ig", "crime", MUCH, (0.5, 0.4, 0.6), 0.2),
          ("lrp", "hate", LITTLE, LITTLE, 0.3), ("lrp", "crime", MUCH, MUCH, 0.3)],
-    "Held-out risk prompts refused: 20% before, 25% after IG's edits, 20% under random rows of the same layers (hate; "
-    "2% of the rows zeroed), before and after no difference beyond the errors":
+    "Risk prompts refused: 20% before, 25% after IG's edits, 20% after random rows of the same layers, before and "
+    "after no difference beyond the errors":
         [("lrp", "hate", LITTLE, (0.25, 0.1, 0.4), 0.3), ("ig", "hate", LITTLE, (0.25, 0.1, 0.4), 0.2)],
 }  # fmt: skip
 
@@ -70,12 +68,17 @@ ABOUT = {
 @pytest.mark.parametrize("said", ABOUT)
 def test_the_sentence_is_about_the_selector_that_stands_first(said):
     table = points(*ABOUT[said])
-    assert refusal_findings.installed(table, "malign") == said
-    figure = refusal_edits.edits(table, "malign", "", "h")
+    sentence, of = refusal_findings.installed(table, "malign")
+    assert sentence == said
+    several = table["domain"].n_unique() > 1
+    assert of == f"held-out prompts; {'means of 2 domains' if several else 'hate'}; 2% of the rows zeroed"
+    figure = refusal_edits.edits(table, "malign", "", of)
     assert f"after {figure.layout.yaxis.ticktext[0]}'s" in said
-    wide = table.with_columns(k=pl.when(pl.col("domain") == "crime").then(0.1).otherwise(0.005))
-    shares = ("0.5% to 10%" if "2 domains" in said else "0.5%") + " of the rows zeroed"
-    assert shares in refusal_findings.installed(wide, "malign")
+    assert "large mark" not in figure.layout.title.text
+    assert f"<sub>{of}; bars" in figure.layout.title.text
+    wide = table.with_columns(k=pl.when(pl.col("domain") == "crime").then(0.1).otherwise(0.005), heldout=False)
+    shares = ("means of 2 domains; 0.5% to 10%" if several else "hate; 0.5%") + " of the rows zeroed"
+    assert refusal_findings.installed(wide, "malign")[1] == shares
 
 
 def test_nothing_that_is_drawn_lies_beyond_the_axis():

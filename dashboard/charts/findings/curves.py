@@ -15,7 +15,6 @@ from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate
-_EACH = 4  # selectors of whom each one's number is said
 LEVEL = 0.05  # of any false difference among all pairs (Bonferroni)
 NOTHING_APART = "No difference beyond the errors"
 
@@ -119,7 +118,7 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
         every = f"All {len(scores)} scores" if scores == set(destroyed) and len(scores) > 2 else ""
         return f"{every or words.titles(destroyed)} {verb} the model {when}; {_alive(alive, order, '', shift)}"
     said = _alive(alive, order, f" {when}", shift)
-    who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in said else _rest(destroyed)
+    who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in said else _rest(destroyed, "{} scores")
     return said + (f"; {who} {verb} the model" if destroyed else "")
 
 
@@ -145,10 +144,6 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     found = split(values)
     least, most = found.low[0], (found.high or found.low)[-1]
     if not found.high:
-        if any_apart(values) and len(values) <= _EACH:
-            ordered = sorted(values, key=lambda value: value.value)
-            told = words.listed([f"{palette.title(one.name)} {formats.perplexity(one.value)}{of}" for one in ordered])
-            return f"Perplexity{when}: {told}"
         if any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
@@ -169,10 +164,10 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     )
 
 
-def _rest(names: Sequence[str]) -> str:
+def _rest(names: Sequence[str], many: str = "the other {}") -> str:
     if len(names) <= 2:
         return words.titles(names)
-    others = f"the other {len(names) - (BASELINE in names)}"
+    others = many.format(len(names) - (BASELINE in names))
     return f"{others} and {palette.title(BASELINE)}" if BASELINE in names else others
 
 
@@ -236,14 +231,14 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
 
 
 def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
-    """`; 1 of 3 random rankings destroys the model at 0.25%`: where the mean over seeds says little; "" elsewhere.
+    """`, of which 1 destroys the model at 0.25%`: where the mean over seeds of a random ranking says little; else "".
     limit: NLL above which the model is destroyed, None where that is not known."""
     seeded = frame.filter(model=model, order=order, selector=BASELINE)
     for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
         destroyed = int((cells["nll"] > limit).sum())
         if 0 < destroyed < cells.height:
             verb = words.verb(["one"] * destroyed, "destroys", "destroy")
-            return f"; {destroyed} of {cells.height} random rankings {verb} the model at {formats.rate(rate)}"
+            return f", of which {destroyed} {verb} the model at {formats.rate(rate)}"
     return ""
 
 
@@ -265,13 +260,12 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
         return f"{heading}: no selector stays above chance{beyond} {when}"
     if over.height == rows.height > 1:
         return f"{heading}: all {rows.height} selectors stay above chance{beyond} {when}"
-    best = over.sort("accuracy", descending=True, maintain_order=True).select("selector", "accuracy").iter_rows()
-    who = words.listed([f"{palette.title(name)} {share:.0%}" for name, share in best])
-    rest = rows.filter(~pl.col("selector").is_in(over["selector"].implode()))["selector"].to_list()
-    whole, chance = points.filter(pl.col("rate") == 0)["accuracy"].mean(), rows["chance"].mean()
-    level = f", chance {chance:.0%}" if isinstance(chance, float) else ""
-    of = f" ({whole:.0%} unmasked{level})" if isinstance(whole, float) else ""
-    return f"{heading}: {who} {when}{of}; {_rest(rest)} {words.verb(rest, 'is', 'are')} not above chance{beyond}"
+    best = over.sort("accuracy", descending=True, maintain_order=True)["selector"].to_list()
+    who = words.listed(list(map(palette.title, best)))
+    rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
+    stays, does = words.verb(best, "stays", "stay"), words.verb(rest, "does", "do")
+    negated = f"{words.verb(rest, 'is', 'are')} not shown to" if beyond else f"{does} not"
+    return f"{heading}: {who} {stays} above chance {when}; {_rest(rest)} {negated}"
 
 
 def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:

@@ -35,26 +35,26 @@ def grid(drawn: pl.DataFrame, kept: pl.DataFrame, *, searched: bool) -> str:
     )
 
 
-def installed(points: pl.DataFrame, kind: str) -> str:
+def installed(points: pl.DataFrame, kind: str) -> tuple[str, str]:
     """The selector whose edits refuse most risk prompts, in the mean of the domains: before, after, and under random
-    rows of the same layers.
+    rows of the same layers; and of which prompts and edits that is told.
 
     points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`."""
     own = points.filter(selector=strongest_first(points)[0])
-    held_out = "held-out " if "heldout" in own.columns and own["heldout"].all() else ""
-    prompts = f"{held_out}{'risk' if kind == 'malign' else 'harmless'} prompts".capitalize()
     names = {f"unedited_{kind}": "before", f"edited_{kind}": f"after {palette.title(own['selector'][0])}'s edits"}
-    names[f"control_{kind}"] = "under random rows of the same layers"
+    names[f"control_{kind}"] = "after random rows of the same layers"
     told = [
         f"{sum(own[column]) / own.height:.0%} {name}" for column, name in names.items()
         if column in own.columns and own[column].null_count() == 0
     ]  # fmt: skip
+    held_out = ["held-out prompts"] * ("heldout" in own.columns and bool(own["heldout"].all()))
     where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
     alike = all(same(rates(row, f"unedited_{kind}"), rates(row, f"edited_{kind}")) for row in own.iter_rows(named=True))
     before_and_after = f", before and after {NO_DIFFERENCE}" if alike else ""
     shares = sorted({formats.rate(k): k for k in own["k"].sort()}.items(), key=lambda one: one[1])
     rows = " to ".join(dict.fromkeys((shares[0][0], shares[-1][0])))
-    return f"{prompts} refused: {', '.join(told)} ({where}; {rows} of the rows zeroed){before_and_after}"
+    sentence = f"{'Risk' if kind == 'malign' else 'Harmless'} prompts refused: {', '.join(told)}{before_and_after}"
+    return sentence, "; ".join([*held_out, where, f"{rows} of the rows zeroed"])
 
 
 def same(before: Rate, after: Rate) -> bool:

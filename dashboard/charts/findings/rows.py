@@ -29,24 +29,18 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
     return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
 
 
-def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> tuple[str, str]:
+def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
     """Of one rate: who share most in the mean over the sublayers, and how many pairs share hardly more than random rows
-    in each of them, by at most `_HARDLY` of what these share; below, what half of the pairs share at most, beside the
-    mean of random rows. sublayers: as `overlap`, by id."""
+    in each of them, by at most `_HARDLY` of what these share. sublayers: as `overlap`, by id."""
     if not (order := most_alike(sublayers)):
-        return f"{when}: no overlap is known", ""
-    tables = {name: table.drop_nulls("jaccard") for name, table in sublayers.items() if table["jaccard"].count()}
-    halves, where = [], ", in attention and MLP alike" if len(tables) > 1 else ""
-    for name, table in tables.items():
-        chance, half = table["expected_random"].mean(), float(np.median(counted(table)["jaccard"]))
-        beside = f", random rows {chance:.0%}" if isinstance(chance, float) else ""
-        halves.append(f"{half:.0%} of the {'MLP' if name == 'mlp' else name} rows{beside}")
+        return f"{when}: no overlap is known"
+    tables = [table.drop_nulls("jaccard") for table in sublayers.values() if table["jaccard"].count()]
+    where = ", in attention and MLP alike" if len(tables) > 1 else ""
     near = pl.col("jaccard") <= (1 + _HARDLY) * pl.col("expected_random")
-    by_pair = pl.concat([counted(table) for table in tables.values()]).group_by("selector_a", "selector_b")
+    by_pair = pl.concat(map(counted, tables)).group_by("selector_a", "selector_b")
     hardly = by_pair.agg(near.fill_null(False).all())["jaccard"].sum()
     more = f"; {hardly} of {len(order)} pairs hardly more than random rows{where}" if hardly else ""
-    sentence = f"{when}: {words.titles(order[0])} share most{more}"
-    return sentence, f"half of the pairs share at most {'; '.join(halves)}; most alike first, by the mean of both"
+    return f"{when}: {words.titles(order[0])} share most{more}"
 
 
 def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:

@@ -167,24 +167,23 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     limit = drawn.curves.saturated_above
     apart = {order: findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders}
     seeds = _seeds(drawn, orders) if any(apart.values()) else []
+    thin = f"; thin: {len(seeds)} random rankings" if seeds else ""
     figures = {
         order: curve_chart.curves(
             drawn.points, order, relative=relative, baseline=unmasked, saturated=limit, seeds=seeds,
         )
         for order in orders
     }  # fmt: skip
-    zone = "" if limit is None else f"; {curve_chart.DESTROYED}: perplexity above {formats.perplexity(limit)}"
     with picked.stage:
         _links(picked, _clicked(figures) if clickable else [], zeroed=zeroed)
     with picked.hero():
         for (order, figure), column in zip(figures.items(), st.columns(len(orders)), strict=True):
-            has_zone = any(note.text == curve_chart.DESTROYED for note in figure.layout.annotations)
             with column:
                 tools.show(
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=_key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=unmasked if relative else 0.0),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * has_zone
-                    + apart[order], hero=True,
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + (thin + apart[order]) * bool(seeds),
+                    hero=True,
                 )  # fmt: skip
 
 

@@ -231,8 +231,8 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        sentences = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
-        sentences += [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        sentences = [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        sentences += [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
         if sentences:
             layout.finding(". ".join(sentences))
     if verdicts is None:

@@ -73,7 +73,8 @@ def _points_drawn(
     ids = [refusals.cell_id(row) for row in kept.iter_rows(named=True)]
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
-        return refusal_edits.edits(kept, kind, chosen, source.model), refusal_findings.installed(kept, kind)
+        sentence, of = refusal_findings.installed(kept, kind)
+        return refusal_edits.edits(kept, kind, chosen, of), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 

@@ -62,7 +62,7 @@ def show(source: sources.Source) -> Drawn:
         name = f"downstream-{tools.file_name(heading)}-{order}"
         source.show(figure, name, finding=accuracy(points, heading), below=below)
         return Drawn(shown, notes=notes)
-    panels = {"Mean": points} if len(tasks) > 1 else {}
+    panels = {heading: points} if len(tasks) > 1 else {}
     panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
     bars = "" if points["error"].null_count() else "; a bar that reaches the line of chance: not told from guessing"
     figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)

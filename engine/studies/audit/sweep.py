@@ -228,7 +228,7 @@ class BudgetSearch(Study[AuditInputs]):
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
-        for ranking, order in product(audit.rankings, ORDERS):
+        for ranking, order in product(audit.rankings, audit.plan.budget_orders):
             measured = _harms(audit, ranking, order, known)
             yield from (audit.nll(ranking.first(order, count)) for count in measured)
             count = next_count(measured, _limit(audit), _scan(audit, ranking), audit.plan.budget_resolution)
@@ -237,7 +237,7 @@ class BudgetSearch(Study[AuditInputs]):
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         lines = []
-        for ranking, order in product(audit.rankings, ORDERS):
+        for ranking, order in product(audit.rankings, audit.plan.budget_orders):
             harms, all_rows = _harms(audit, ranking, order, results), ranking.scores.size
             budget = first_crossing(harms, _limit(audit))
             dense = results[audit.dense].nats_per_token
