@@ -1,20 +1,21 @@
-"""Do selectors take the same rows? Overlaps and rank correlations of pairs."""
+"""Which rows do selectors take? Overlaps and rank correlations of pairs, shares of blocks."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
 from statistics import fmean
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.findings.rows import counted, counts, left_out, most_alike
+from dashboard.charts.findings.rows import counted, counts, early_to_late, left_out, most_alike
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 Ends = tuple[float, float]
 _COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
+_GROUPS = ("more early", "in between", "more late")  # of `early_to_late`, above their lines
+_BLOCKS = 10  # that have labels at most; as many have numbers in their cells, since a phone has no room for more
 
 
 def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
@@ -57,11 +58,9 @@ def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, b
 
     def cell(a: str, b: str) -> tuple[Cell, str]:
         pair = pairs.get((a, b), {})
-        number, random = pair.get(value), pair.get("expected_random")
-        if number is None:
+        if (number := pair.get(value)) is None:
             return None, ""
-        chance = f"<br>random masks of the same sizes: {random:.4f}" if random is not None else ""
-        return number, f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value.capitalize()} {number:.4f}{chance}"
+        return number, _told(a, b, f"{value.capitalize()} {number:.4f}", pair.get("expected_random"))
 
     rows, columns = selectors[1:], selectors[:-1]
     cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
@@ -82,10 +81,10 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     for place, (a, b) in enumerate(order):
         axes.joined(figure, known.filter(selector_a=a, selector_b=b)["jaccard"].to_list(), place, width=1)
     for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
-        rows = table.iter_rows(named=True)
+        rows = table.select("selector_a", "selector_b", "jaccard", "expected_random").iter_rows()
         marks = [
-            dots.Dot(order.index((row["selector_a"], row["selector_b"])), row["jaccard"], _told(row, title))
-            for row in rows
+            dots.Dot(order.index((a, b)), value, _told(a, b, f"{title}: Jaccard {value:.4f}", random))
+            for a, b, value, random in rows
         ]
         dots.add(figure, title, marks, _COLOUR, symbol)
     if known["expected_random"].count():
@@ -106,11 +105,34 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     )  # fmt: skip
 
 
-def _told(row: Mapping[str, Any], place: str) -> str:
-    random = row["expected_random"]
+def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
+    """The share of each block's rows that a mask takes; selectors with most of early blocks on top.
+    shares: selector, block, removed, rows, share."""
+    blocks, groups = sorted(set(shares["block"])), early_to_late(shares)
+    lines: list[tuple[str, str]] = []  # what stands beside it, selector
+    for title, names in zip(_GROUPS, groups, strict=True):
+        lines += [(f"<b>{title}</b>", "")] * bool(names and (groups[0] or groups[-1]))
+        lines += [(palette.title(name), name) for name in names]
+    rows = {(row["selector"], row["block"]): row for row in shares.iter_rows(named=True)}
+    table = [[rows.get((name, block), {}) for block in blocks] for _, name in lines]
+    return matrix.matrix(
+        [[row.get("share") for row in line] for line in table],
+        matrix.thinned(list(map(str, blocks)), _BLOCKS), [label for label, _ in lines],
+        heading=heading, below=below, text="{:.0%}".format if len(blocks) <= _BLOCKS else lambda _: "",
+        hover=[
+            [
+                f"<b>{label}, block {row['block']}</b><br>{row['removed']:,.0f} of {row['rows']:,} rows removed "
+                f"({row['share']:.1%})" if row else "" for row in line
+            ] for (label, _), line in zip(lines, table, strict=True)
+        ],
+        span=(0.0, max(shares["share"], default=1.0)), corner=("block, from the first to the last", ""),
+        bar={"tickformat": ".0%"},
+    )  # fmt: skip
+
+
+def _told(a: str, b: str, value: str, random: float | None) -> str:
     chance = f"<br>random masks of the same sizes: {random:.4f}" if axes.is_finite(random) else ""
-    names = " and ".join(map(palette.title, (row["selector_a"], row["selector_b"])))
-    return f"<b>{names}</b><br>{place}: Jaccard {row['jaccard']:.4f}{chance}"
+    return f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value}{chance}"
 
 
 def _pale(rows: Sequence[str], columns: Sequence[str]) -> set[tuple[int, int]]:

@@ -51,9 +51,8 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
         font = note.setdefault("font", {})
         font["size"] = px(font.get("size") or BASE_PX)
     layout.annotations = notes  # at once: plotly looks for each among all of them
-    for coloraxis in figure.select_coloraxes():
-        coloraxis.colorbar.tickfont.size = base
-        coloraxis.colorbar.title.font.size = base
+    for scale_of in (*figure.select_coloraxes(), *figure.select_traces(selector={"type": "heatmap"})):
+        scale_of.colorbar.update(tickfont_size=base, title_font_size=base)
     _grow(layout, ("height",), scale)
     _grow(layout.margin, ("l", "r", "t", "b"), scale)
     for trace in figure.data:

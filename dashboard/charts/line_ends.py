@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dashboard.charts import palette
 
 LEAST_PLOT_PX, LEAST_STAGE_PX = 280, 400  # height of a plot, on stage in a window of 1280x800; names keep apart at it
-PALE, PALE_NAMED = 0.35, 0.36  # opacity of lines that stand back, and of those of them that keep their names
+PALE = 0.35  # opacity of lines that stand back
 MOST_LETTERS = 20  # a longer name stays in the legend, or it would take the plot's room
 _LARGE_PX = 18  # type from this size on is read at the contrast that colours of lines have
 _LETTER = 0.58  # mean width of a letter, as a share of the type's size
@@ -58,10 +58,10 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     return figure
 
 
-def stand_back(figure: go.Figure, selectors: Collection[str], opacity: float = PALE) -> str:
+def stand_back(figure: go.Figure, selectors: Collection[str]) -> str:
     """Makes the lines of these selectors pale, in place, and says which: `; pale: LRP, Random`, "" for none."""
     pale = [palette.title(name) for name in palette.in_order(selectors)]
-    figure.for_each_trace(lambda trace: trace.update(opacity=opacity), selector=lambda trace: trace.name in pale)
+    figure.for_each_trace(lambda trace: trace.update(opacity=PALE), selector=lambda trace: trace.name in pale)
     return f"; pale: {', '.join(pale)}" if pale else ""
 
 

@@ -1,9 +1,13 @@
 """Tables of numbers as coloured cells with the number in each: pairs of selectors, blocks by projections."""
 
+import functools
 import html
 import math
+import textwrap
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -11,14 +15,16 @@ from plotly.colors import sample_colorscale
 
 from dashboard.charts import axes, figure_size, palette
 
-SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people who see fewer colours
+SEQUENTIAL, DIVERGING = "Viridis", "PuOr"  # both keep their order for people who see fewer colours
 _ROW_PX = 34
 _BROKEN_UP_TO = 7  # columns: more of them are turned on half a page, where two lines run into the next label
 Cell = float | None
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
-NUMBERED = 16  # blocks: of more, numbers stand in the hover only, and the colours show the pattern
+NUMBERED = 16  # blocks: of more, numbers stand in the hover only, the colours show the pattern, some have labels
 OUTLINE = "#E52EC1"  # of a cell: on none of the scale's colours, on white and on dark
 Place = tuple[int, str]  # block, projection
+SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
+_WORDS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 
 
 def matrix(
@@ -26,13 +32,14 @@ def matrix(
     text: Callable[[float], str], hover: Sequence[Sequence[str]], span: tuple[float, float],
     colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float, diverging: bool = False,
     clickable: bool = False, corner: tuple[str, str] = ("", ""),
-    pale: Container[tuple[int, int]] = (),
+    pale: Container[tuple[int, int]] = (), bar: Mapping[str, Any] | None = None,
 ) -> go.Figure:  # fmt: skip
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
     value its colour shows, within `span`; one function for all rows or one for each.
     corner: titles of the column and the row axis. pale: cells [row, column] that have a number and no colour.
+    bar: what else plotly is to know of the bar that tells the colours, None for no bar.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text]."""
     shown = [[axes.finite(value) for value in line] for line in values]
@@ -46,7 +53,8 @@ def matrix(
             for i, line in enumerate(shown)
         ],
         x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
-        colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
+        colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=bar is not None,
+        colorbar={"thickness": 12, "outlinewidth": 0, **(bar or {})}, xgap=2 if len(columns) <= NUMBERED else 1, ygap=2,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
     if clickable:
@@ -64,20 +72,21 @@ def matrix(
     colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(there, readable, strict=True)]
     notes = [
         {
-            "x": j, "y": i, "text": text(value), "showarrow": False,
+            "x": j, "y": i, "text": label, "showarrow": False,
             "font": {"size": figure_size.CELL_PX, "color": colour},
         }
-        for (i, j, value), colour in zip(there, colours, strict=True)
+        for (i, j, value), colour in zip(there, colours, strict=True) if (label := text(value))
     ]  # fmt: skip
     count = len(columns)
-    labels = [_broken(name) if count <= _BROKEN_UP_TO else name for name in columns]
+    half = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+    labels = ["<br>".join(half(name, len(name) // 2 + 1)) if count <= _BROKEN_UP_TO else name for name in columns]
     lines = max((name.count("<br>") + 1 for name in labels), default=1)
     bottom = 24 + 20 * lines
     figure.update_xaxes(
         **axes.titled(corner[0], tickvals=list(range(count)), ticktext=labels, automargin=True, showgrid=False),
         autotickangles=[0, -45], range=[-0.5, count - 0.5],  # turned only where the browser finds no room
     )  # fmt: skip
-    figure.update_yaxes(**axes.places(rows), showgrid=False, title={"text": corner[1]})
+    figure.update_yaxes(**axes.places(rows), showgrid=False, title={"text": corner[1] or None})
     title = f"{heading}<br><sub>{below}</sub>" if below else heading
     height = 70 + bottom + _ROW_PX * max(len(rows), 4)
     figure.update_layout(
@@ -100,13 +109,10 @@ def signed_places(values: Sequence[Cell]) -> Callable[[float], float]:
     return lambda value: math.copysign(place(abs(value)), value) if value else 0.0
 
 
-def _broken(label: str) -> str:
-    """A label of two words or more in two lines of about equal length."""
-    spaces = [place for place, letter in enumerate(label) if letter == " "]
-    if not spaces:
-        return label
-    middle = min(spaces, key=lambda place: abs(place - len(label) / 2))
-    return f"{label[:middle]}<br>{label[middle + 1 :]}"
+def thinned(labels: Sequence[str], most: int) -> list[str]:
+    """At most so many of the labels, every second or third; the others are empty."""
+    step = max(-(-len(labels) // most), 1)
+    return [label if place % step == 0 else "" for place, label in enumerate(labels)]
 
 
 def number(value: float) -> str:
@@ -119,21 +125,26 @@ def cells(
     frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str,
     outlined: Collection[Place] = (),
 ) -> go.Figure:  # fmt: skip
-    """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
-    frame: columns block, projection, rows, value, ...
+    """Blocks from top to bottom, projections from left to right under their sublayers; numbers in the cells of up to
+    `NUMBERED` blocks. frame: columns block, projection, sublayer, rows, value, ...
     kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
     are places among all cells: real models have single cells far above the rest. outlined: cells with a frame."""
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
     table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
     values = [[None if row is None else row["value"] for row in line] for line in table]
-    present = [row["value"] for row in by_cell.values()]
-    colours = {"score": places, "difference": signed_places}
-    text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
+    finite = [row["value"] for row in by_cell.values() if axes.is_finite(row["value"])] or [0.0]
+    least, most, far = min(finite), max(finite), max(map(abs, finite))
+    text, colour, low, ends = {
+        "share": ("{:.0%}", float, 0.0, ()),
+        "score": ("{:.3g}", places(finite), 0.0, (f"{least:.2g}", f"{most:.2g}")),
+        "difference": ("{:+.0f}", signed_places(finite), -1.0, (f"−{far:.0f}", f"+{far:.0f}")),
+    }[kind]
     figure = matrix(
-        values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
+        values, list(map(plain, projections)), thinned([f"block {block}" for block in blocks], NUMBERED),
+        heading=heading, below=below,
         text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
-        diverging=kind == "difference", span=(-1.0 if kind == "difference" else 0.0, 1.0),
-        colour=colours[kind](present) if kind in colours else float,
+        diverging=low < 0, span=(low, 1.0), colour=colour,
+        bar={"tickvals": [low, 1.0], "ticktext": ends} if ends else {"tickformat": ".0%"},
         hover=[["" if row is None else _said(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
     frames = [
@@ -143,19 +154,32 @@ def cells(
         }
         for line, block in enumerate(blocks) for column, name in enumerate(projections) if (block, name) in outlined
     ]  # fmt: skip
+    sublayers, grey = dict(frame.select("projection", "sublayer").iter_rows()), {"color": palette.REFERENCE}
+    for name, group in groupby(range(len(projections)), lambda column: sublayers[projections[column]]):
+        columns = list(group)
+        line = {"x0": columns[0] - 0.47, "x1": columns[-1] + 0.47, "y0": 1, "y1": 1, "yref": "paper", "type": "line"}
+        label = {"text": SUBLAYER_TITLES.get(name, str(name)), "yanchor": "bottom", "font": grey}
+        frames.append(line | {"label": label, "line": grey | {"width": 2}})
     figure.update_layout(hoverdistance=REACH_PX, shapes=frames)
     return figure
+
+
+def plain(projection: str, noun: str = "") -> str:
+    """`query (q_proj)`, with a noun `query rows (q_proj)`; a projection of another name is called by that."""
+    stem = projection.removesuffix("_proj")
+    return f"{_WORDS.get(stem, stem)}{noun}" + f" ({projection})" * (stem != projection)
 
 
 def _said(row: dict[str, float], kind: str) -> str:
     said = {
         "score": lambda: f"mean score {row['value']:.6g}",
-        "share": lambda: f"{row['removed']:,} of {row['rows']:,} rows in the mask ({row['value']:.2%})",
+        "share": lambda: f"{row['removed']:,} removed ({row['value']:.1%})",
         "difference": lambda: (
             f"mean difference {row['value']:+.2f} percentile points<br>mean absolute difference {row['apart']:.2f}"
         ),
     }[kind]()
-    return f"<b>block {row['block']}, {html.escape(str(row['projection']))}</b><br>{row['rows']:,} rows<br>{said}"
+    where = f"block {row['block']}, {html.escape(plain(str(row['projection'])))}"
+    return f"<b>{where}</b><br>{row['rows']:,} rows<br>{said}"
 
 
 def _readable(shares: Sequence[float], diverging: bool) -> list[str]:

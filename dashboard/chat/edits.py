@@ -188,7 +188,7 @@ def rate_of(rate: float) -> float | None:
 
 def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequence[str]]:
     return {
-        "measure": "Share in the mask", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
+        "measure": "Removed rows", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
         "row_rate": formats.rate(rate),
     }  # fmt: skip
 

@@ -89,7 +89,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     ],
     "rows": [
         ({}, {
-            "selector": box("row_selector", "wanda"), "share": switch("measure", "Share in the mask"),
+            "selector": box("row_selector", "wanda"), "share": switch("measure", "Removed rows"),
             "rate": slider("row_rate", 0.5), "two": switch("measure", "Two selectors"), "block": box("block", 30),
             "projection": box("projection", "gate_proj"), "sort": box("row_sort", "wanda"),
             "ticks": typed("rows", "100-120, 2000000"),

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 # page -> words of its first figure's description
 PAGES = {
     "where": "most alike first",
-    "where?part=Depth": "which share of each block",
+    "where?part=Depth": "share of each block",
     "believed": "right: same rows from other text; up: less harm",
     "believed?part=Controls": "each control and references",
     "tasks": "Mean of ",
@@ -72,7 +72,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     depth = page.locator(".st-key-part").get_by_role("radio", name="Depth", exact=True)
     follow(page, "Where and who")
     press(page, depth)
-    figure(page, "which share of each block")
+    figure(page, "share of each block")
     more_settings(page)
     pills.first.wait_for()
     assert pills.count() > few
@@ -82,7 +82,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     follow(page, "Can it be believed")
     figure(page, "LeRF masks at 30% from disjoint")
     follow(page, "Where and who")
-    figure(page, "which share of each block")
+    figure(page, "share of each block")
     more_settings(page)
     pills.first.wait_for()
     chosen = parse_qs(urlsplit(page.url).query)["selectors"]

@@ -56,7 +56,7 @@ def test_matrices_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, mo
         {
             "block": generator.integers(0, 3, count), "projection": generator.choice(["up_proj", "q_proj", None], count)
         }
-    )  # fmt: skip
+    ).with_columns(sublayer=pl.lit("mlp"))  # fmt: skip
     monkeypatch.setattr(results, "read_table", lambda *_: results.Table(rows, ""))
     scored.layers.cache_clear()
     found, by = scored.layers(tmp_path), scored.MATRIX

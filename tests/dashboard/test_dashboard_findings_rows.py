@@ -1,12 +1,13 @@
 """The sentences of Where and who and of Rows: computed again by loops, and tables with another answer."""
 
+import itertools
 import re
 import statistics
 
 import polars as pl
 from shipped_lines import frame, shipped, title
 
-from dashboard.charts import palette
+from dashboard.charts import agreement, matrix, palette
 from dashboard.charts.findings import rows
 from dashboard.pages.where import page as where
 
@@ -116,34 +117,76 @@ def test_how_evenly_masks_lie_over_the_blocks():
     assert any(who)
     told = rows.uneven(found).split("; ")
     for names, sentence in zip([names for names in who if names], told, strict=True):
-        assert re.split(", | and ", re.split(" removes? ", sentence)[0]) == list(map(title, names))
-    ends = ("early blocks than of late ones", "late blocks than of early ones")
-    assert [one.split(" rows of ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
+        assert re.split(", | and ", re.split(" takes? ", sentence)[0]) == list(map(title, names))
+    ends = ("early blocks", "late ones" if who[0] else "late blocks")
+    assert [one.split(" rows from ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
+    by_ratio = sorted(ratio, key=ratio.__getitem__, reverse=True)
+    groups = rows.early_to_late(found)
+    assert [*itertools.chain(*groups)] == by_ratio
+    assert [set(groups[0]), set(groups[-1])] == list(map(set, who))
     even = found.filter(selector="random")
     assert rows.uneven(even) == ("No mask removes twice as much of early blocks as of late ones, or the reverse")
     half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
-    assert rows.uneven(even.with_columns(share=half)) == ("Random removes more rows of late blocks than of early ones")
+    assert rows.uneven(even.with_columns(share=half)) == "Random takes more rows from late blocks"
+    for few in (found.filter(block=0), found.with_columns(share=pl.lit(0.0))):  # one block; a mask of no rows
+        assert rows.early_to_late(few) == [[], list(dict.fromkeys(found["selector"])), []]
 
 
-def test_a_map_with_a_pattern_says_it_and_else_its_ends():
-    cells = [
-        {"block": b, "projection": p, "value": v + (10.0 if (b, p) == (2, "up") else 0.0)}
-        for b in range(4) for p, v in (("q", 1.0 + b), ("up", 5.0 + b), ("down", 9.0 + b))
-    ]  # fmt: skip
-    told = "LRP scores down highest in 3 of 4 blocks, q lowest in 4"
-    assert rows.spread(frame(cells), "score", "LRP") == told
-    share = frame(cells).with_columns(pl.col("value") / 100)
-    assert rows.spread(share, "share", "L") == (
-        "L takes the largest share of down in 3 of 4 blocks, the smallest of q in 4"
+def test_cells_of_blocks_go_from_early_to_late_under_the_names_of_their_groups():
+    found, rate = where.removed(frame(shipped("mask_depth")))
+    drawn = agreement.by_block(found, "a", "b")
+    groups, cells = rows.early_to_late(found), drawn.data[0]
+    labels = [one for one in drawn.layout.yaxis.ticktext if not one.startswith("<b>")]
+    assert labels == list(map(title, itertools.chain(*groups)))
+    assert sum(one.startswith("<b>") for one in drawn.layout.yaxis.ticktext) == sum(map(bool, groups))
+    for label, line in zip(drawn.layout.yaxis.ticktext, cells.z, strict=True):
+        shares = [row["share"] for row in found.sort("block").iter_rows(named=True) if title(row["selector"]) == label]
+        assert list(line) == (shares or [None] * len(line))
+    assert cells.showscale
+    flat = cells.z[list(drawn.layout.yaxis.ticktext).index("Random")]
+    assert max(abs(share - rate) for share in flat) < 0.1 * rate
+    assert sum(map(bool, drawn.layout.xaxis.ticktext)) <= 10
+    alone = agreement.by_block(found.filter(selector="random", block=0), "a", "b")
+    assert list(alone.layout.yaxis.ticktext) == ["Random"]
+    assert [note.text for note in alone.layout.annotations] == [f"{rate:.0%}"]
+
+
+def test_a_map_names_the_projections_at_its_ends_and_else_the_blocks():
+    cells = frame(
+        [{"block": b, "projection": p, "rows": n, "value": v}
+         for b, p, n, v in ((0, "q_proj", 4, 0.9), (1, "q_proj", 4, 0.5), (0, "fc1", 6, 0.8), (1, "fc1", 2, 0.0))]
+    )  # fmt: skip
+    assert rows.spread(cells, "share", "L") == "L removes 70% of the query rows (q_proj) and 60% of the fc1 rows"
+    assert (
+        rows.spread(cells, "score", "L") == "L scores the query rows (q_proj) highest on average, the fc1 rows lowest"
     )
-    counted = frame(
-        [one | {"removed": r, "rows": 4} for one, r in zip(cells, [1, 2, 3, 0, 2, 4, 1, 2, 3, 0, 2, 4], strict=True)]
+    apart = cells.with_columns(value=pl.Series([12.4, 12.4, -30.0, 1.0]))
+    assert rows.spread(apart, "difference", "LRP", "IG") == (
+        "LRP ranks the query rows (q_proj) higher than IG does, by 12 points, the fc1 rows lower, by 22"
     )
-    assert rows.spread(counted, "share", "L") == "L takes 88% of all down rows, 12% of all q rows"
-    assert "block" in rows.spread(counted.filter(projection="q"), "share", "L")
-    assert rows.spread(frame([one for one in cells if one["block"] in (0, 2)]), "score", "LRP") == (
-        "LRP scores the rows of block 2 up highest on average, those of block 0 q lowest"
+    assert rows.spread(cells.filter(projection="q_proj"), "share", "L") == (
+        "L removes 90% of the rows of block 0 and 50% of the rows of block 1"
     )
+    assert rows.spread(cells.with_columns(value=pl.lit(1.0)), "score", "L") == "L: all projections alike on average"
+    assert rows.spread(cells.with_columns(value=pl.lit(float("nan"))), "score", "LRP") == "LRP: no value is finite"
+
+
+def test_cells_stand_under_the_names_of_their_sublayers_beside_a_bar():
+    layers = frame(
+        [{"block": 0, "projection": p, "sublayer": s, "rows": 8, "removed": n, "value": n / 8, "apart": 1.0}
+         for p, s, n in (("q_proj", "attention", 2), ("o_proj", "attention", 8), ("fc1", "mlp", 0))]
+    )  # fmt: skip
+    for kind, ticks in (("share", None), ("score", ("0", "1")), ("difference", ("−1", "+1"))):
+        drawn = matrix.cells(layers, [0], ["q_proj", "o_proj", "fc1"], heading="a", below="b", kind=kind)
+        assert [(line.label.text, round(line.x0), round(line.x1)) for line in drawn.layout.shapes] == [
+            ("Attention", 0, 1), ("MLP", 2, 2)
+        ]  # fmt: skip
+        assert list(drawn.layout.xaxis.ticktext) == ["query<br>(q_proj)", "output<br>(o_proj)", "fc1"]
+        assert drawn.data[0].showscale
+        assert drawn.data[0].colorbar.ticktext == ticks
+    assert "2 removed (25.0%)" in matrix.cells(
+        layers, [0], ["q_proj"], heading="a", below="b", kind="share"
+    ).data[0].customdata[0][0]  # fmt: skip
 
 
 def test_peaks_over_the_depth():
@@ -158,21 +201,3 @@ def test_peaks_over_the_depth():
     assert sentence.startswith(f"Scores peak in block {block} for {title(palette.in_order(at[block])[0])}")
     flat = frame([{"selector": n, "block": b, "mean_score": float(b == 1)} for n in ("lrp", "ig") for b in (0, 1)])
     assert rows.peaks(flat, "mean_score", "MLP") == "MLP: scores peak in block 1 for all 2 selectors"
-
-
-def test_the_ends_of_a_map_of_layers():
-    layers = pl.DataFrame(
-        {"block": [0, 0, 1], "projection": ["q_proj", "up_proj", "q_proj"], "value": [0.2, 0.9, 0.05]}
-    )
-    assert rows.spread(layers, "score", "LRP") == (
-        "LRP scores the rows of block 0 up_proj highest on average, those of block 1 q_proj lowest"
-    )
-    assert rows.spread(layers, "share", "LRP, LeRF 30%") == (
-        "LRP, LeRF 30% takes most of block 0 up_proj, 90% of its rows, and least of block 1 q_proj, 5%"
-    )
-    apart = layers.with_columns(value=pl.Series([12.4, -30.0, 1.0]))
-    assert rows.spread(apart, "difference", "LRP", "IG") == (
-        "LRP ranks the rows of block 0 q_proj higher than IG does, by 12 points, those of block 0 up_proj lower, by 30"
-    )
-    assert rows.spread(layers.with_columns(value=pl.lit(1.0)), "score", "LRP") == "LRP: all layers alike"
-    assert rows.spread(layers.with_columns(value=pl.lit(float("nan"))), "score", "LRP") == "LRP: no value is finite"

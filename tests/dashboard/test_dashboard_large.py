@@ -73,7 +73,7 @@ def test_a_mask_by_hand_and_another_cell_sort_nothing_and_group_no_names(folder,
     assert "group" not in work
     work.clear()
     for change in (
-        switch("measure", "Share in the mask"), slider("row_rate", 0.5), box("block", 30),
+        switch("measure", "Removed rows"), slider("row_rate", 0.5), box("block", 30),
         box("projection", "gate_proj"), box("row_selector", "wanda"), typed("rows", "100-120, 2000000"),
         typed("rows", "7"),
     ):  # fmt: skip

@@ -102,7 +102,7 @@ def test_all_rows_have_nothing_to_be_compared_with(folder):
 
 @pytest.mark.long
 def test_the_map_of_a_mask_marks_its_rows_and_can_be_tried(folder):
-    app = page(folder=folder, measure="Share in the mask", row_selector="LRP", row_order="MoRF", row_rate="30%")
+    app = page(folder=folder, measure="Removed rows", row_selector="LRP", row_order="MoRF", row_rate="30%")
     mask = removed_rows(scored.read(folder).scores("lrp"), "morf", 0.3)
     shown = table(app).value
     assert shown["In the mask"].to_list() == [row in mask for row in shown["Row id"]]

@@ -25,7 +25,7 @@ def rows_page(new_page, scores, **more):
 
 
 def heatmap(page):
-    figure = page.locator("[data-testid=stPlotlyChart][aria-label*='rows that go']")
+    figure = page.locator("[data-testid=stPlotlyChart][aria-label*='share of each matrix']")
     figure.locator(".heatmaplayer image").first.wait_for(state="attached")
     return figure
 

@@ -36,16 +36,16 @@ def alt(app):
 def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)
-    assert alt(app).startswith("Consensus-2, LeRF 30% takes ")
+    assert alt(app).startswith("Consensus-2 removes ")
     assert [app.selectbox(key=key).value for key in ("block", "projection")] == [0, "q_proj"]
 
 
 @pytest.mark.parametrize(
     ("measure", "said"),
     [
-        ("Mean score", "LRP scores the rows of block "),
-        ("Share in the mask", "LRP, MoRF 20% takes "),
-        ("Two selectors", "LRP ranks the rows of block "),
+        ("Mean score", "LRP scores the "),
+        ("Removed rows", "LRP removes "),
+        ("Two selectors", "LRP ranks the "),
     ],
 )
 def test_every_view_of_the_cells_comes_from_its_link(folder, measure, said):
@@ -222,7 +222,7 @@ def test_the_model_to_load_is_that_of_the_run(tmp_path, tiny_folder):
 
 def test_one_selector_is_compared_with_itself(tmp_path, tiny_folder):
     app = page(write_scored(tmp_path / "one", tiny_folder, selectors=("magnitude",)), measure="Two selectors")
-    assert alt(app).startswith("Magnitude: all layers alike.")
+    assert alt(app).startswith("Magnitude: all projections alike on average.")
 
 
 @pytest.mark.parametrize("typed", ["~nobody-of-this-name", "x" * 5000])

@@ -104,50 +104,26 @@ def _pair(row: Mapping[str, str]) -> str:
 
 
 def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
-    """The layers at the ends of a map. layers: one per line, with `value`.
-    kind: `score` (mean score of its rows), `share` (of its rows that a mask takes, `name` being the mask) or
-    `difference` (mean percentile under `name` minus that under `other`, in points, whose mean over all rows is 0)."""
-    known = layers.filter(pl.col("value").is_finite()).sort("value", maintain_order=True)
+    """The projections at the ends of a map, by the mean over their rows, or the blocks where there is one projection.
+    layers: block, projection, rows, value, one per line. kind: `score` (mean score of its rows), `share` (of its rows
+    that the mask of `name` removes) or `difference` (mean percentile under `name` minus that under `other`, in points,
+    whose mean over all rows is 0)."""
+    known, value, rows = layers.filter(pl.col("value").is_finite()), pl.col("value"), pl.col("rows")
     if known.is_empty():
         return f"{name}: no value is finite"
-    least, most = known.row(0, named=True), known.row(-1, named=True)
-    if least["value"] == most["value"]:
-        return f"{name}: all layers alike"
-    if kind == "share" and {"removed", "rows"} <= set(known.columns) and known["projection"].n_unique() > 1:
-        of = known.group_by("projection", maintain_order=True).agg(pl.col("removed").sum() / pl.col("rows").sum())
-        (low, fewest), *_, (high, largest) = of.sort("removed", maintain_order=True).iter_rows()
-        return f"{name} takes {largest:.0%} of all {high} rows, {fewest:.0%} of all {low} rows"
-    first, last = (f"block {row['block']} {row['projection']}" for row in (most, least))
-    pattern = _pattern(known, name, kind) if kind != "difference" else ""
-    if pattern:
-        return pattern
+    by = "projection" if known["projection"].n_unique() > 1 else "block"
+    means = known.group_by(by, maintain_order=True).agg((value * rows).sum() / rows.sum())
+    ends = means.sort("value", descending=True, maintain_order=True).rows()
+    (high, most), (low, least) = ends[0], ends[-1]
+    top, bottom = (matrix.plain(one, " rows") if by == "projection" else f"rows of block {one}" for one in (high, low))
+    if most == least:
+        return f"{name}: all {by}s alike on average"
     if kind == "score":
-        return f"{name} scores the rows of {first} highest on average, those of {last} lowest"
+        return f"{name} scores the {top} highest on average, the {bottom} lowest"
     if kind == "share":
-        return (
-            f"{name} takes most of {first}, {most['value']:.0%} of its rows, and least of {last}, {least['value']:.0%}"
-        )
-    up, down = (f"{abs(row['value']):.0f}" for row in (most, least))
-    return (
-        f"{name} ranks the rows of {first} higher than {other} does, by {up} points, those of {last} lower, by {down}"
-    )
-
-
-def _pattern(known: pl.DataFrame, name: str, kind: str) -> str:
-    """Where most blocks have their highest value in one projection and their lowest in another: these; else ""."""
-    blocks = known["block"].n_unique()
-    ends = known.group_by("block").agg(
-        low=pl.col("projection").sort_by("value").first(), high=pl.col("projection").sort_by("value").last()
-    )
-    (high, highs), (low, lows) = (
-        ends[end].value_counts(sort=True).sort("count", end, descending=[True, False]).row(0) for end in ("high", "low")
-    )
-    if blocks < 3 or known["projection"].n_unique() < 3 or min(highs, lows) <= blocks / 2:
-        return ""
-    of = f" of {blocks} blocks"
-    if kind == "score":
-        return f"{name} scores {high} highest in {highs}{of}, {low} lowest in {lows}"
-    return f"{name} takes the largest share of {high} in {highs}{of}, the smallest of {low} in {lows}"
+        return f"{name} removes {most:.0%} of the {top} and {least:.0%} of the {bottom}"
+    up, down = f"{most:.0f}", f"{abs(least):.0f}"
+    return f"{name} ranks the {top} higher than {other} does, by {up} points, the {bottom} lower, by {down}"
 
 
 def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
@@ -168,29 +144,23 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
 
 
 def uneven(masks: pl.DataFrame) -> str:
-    """Whose masks take at least twice as large a share of the first third of the blocks as of the last, and the
-    reverse. masks: selector, block, share of its rows that are removed, of one rate."""
-    early, late = early_and_late(masks)
-    sentences = [
-        f"{words.titles(names, 99)} {words.verb(names, 'removes', 'remove')} more rows of {where} blocks than of "
-        f"{other} ones"
-        for names, where, other in ((early, "early", "late"), (late, "late", "early")) if names
+    """Which selectors are at the ends of `early_to_late`."""
+    early, _, late = early_to_late(masks)
+    parts = [
+        f"{words.titles(names)} {words.verb(names, 'takes', 'take')} more rows from {where}"
+        for names, where in ((early, "early blocks"), (late, "late ones" if early else "late blocks")) if names
     ]  # fmt: skip
-    return (
-        "; ".join(sentences)
-        if sentences
-        else "No mask removes twice as much of early blocks as of late ones, or the reverse"
-    )
+    return "; ".join(parts) or "No mask removes twice as much of early blocks as of late ones, or the reverse"
 
 
-def early_and_late(masks: pl.DataFrame) -> tuple[list[str], list[str]]:
-    """The selectors of `uneven`."""
-    third, last = pl.col("block").max() / 3, pl.col("block").max()
-    first, rest = (
-        pl.col("share").filter(one).mean() for one in (pl.col("block") < third, pl.col("block") > last - third)
-    )
-    ends = masks.group_by("selector", maintain_order=True).agg(first=first, rest=rest)
-    early, late = (
-        ends.filter(pl.col(a) >= 2 * pl.col(b))["selector"].to_list() for a, b in (("first", "rest"), ("rest", "first"))
-    )
-    return early, late
+def early_to_late(masks: pl.DataFrame) -> list[list[str]]:
+    """The selectors whose masks take at least twice as large a share of the first third of the blocks as of the last,
+    those in between, and those of the reverse; in each the one with most of early blocks first.
+    masks: selector, block, share of its rows that are removed, of one rate."""
+    block, last = pl.col("block"), pl.col("block").max()
+    thirds = [pl.col("share").filter(one).mean() for one in (block < last / 3, block > last * 2 / 3)]
+    ends = masks.group_by("selector", maintain_order=True).agg(first=thirds[0], rest=thirds[1]).fill_null(0.0)
+    first, rest = pl.col("first"), pl.col("rest")
+    order = ends.sort(((first - rest) / (first + rest)).fill_nan(0.0), descending=True, maintain_order=True)
+    early, late = (first >= 2 * rest) & (first > rest), (rest >= 2 * first) & (rest > first)
+    return [order.filter(group)["selector"].to_list() for group in (early, ~(early | late), late)]

@@ -119,10 +119,7 @@ def text_of(one: Compared) -> str:
 def verdict(one: Compared) -> str:
     """Where the perplexity without these rows lies among those of the draws, in words."""
     each = ", ".join(formats.perplexity(nll) for nll in one.random)
-    above = sum(one.edited > nll for nll in one.random)
-    place = "not on one side of"
-    if above == len(one.random):
-        place = "higher than without any of"
-    elif above == 0 and all(one.edited < nll for nll in one.random):
-        place = "lower than without any of"
+    sides = {(one.edited > nll) - (one.edited < nll) for nll in one.random}
+    words: dict[tuple[int, ...], str] = {(1,): "higher than without any of", (-1,): "lower than without any of"}
+    place = words.get(tuple(sides), "not on one side of")
     return f"Perplexity without these rows is {place} the {len(one.random)} random draws ({each})."

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -194,13 +195,9 @@ def parse(text: str, n_rows: int) -> Mask:
 
 def write(rows: Iterable[int]) -> str:
     """Row ids -> `3, 8-10`, as short as it gets."""
-    runs: list[list[int]] = []
-    for row in sorted(set(map(int, rows))):
-        if runs and row == runs[-1][1] + 1:
-            runs[-1][1] = row
-        else:
-            runs.append([row, row])
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+    ordered = enumerate(sorted(set(map(int, rows))))
+    runs = [[row for _, row in run] for _, run in groupby(ordered, lambda one: one[1] - one[0])]  # of neighbours
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def file_name(name: str) -> str:

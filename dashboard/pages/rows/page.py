@@ -20,13 +20,13 @@ from dashboard.state.sources import MINE
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 
-MEAN, SHARE, APART = "Mean score", "Share in the mask", "Two selectors"
+MEAN, SHARE, APART = "Mean score", "Removed rows", "Two selectors"
 HOW_TO_READ = (
     "Each cell is one weight matrix: a block from top to bottom, a projection from left to right. Click a cell, or "
     "choose it below the figure, to see its single rows; with Brush on, drag over several to see what zeroing them "
     "costs; tick rows to try what the model does without them."
 )
-LINE = "Each cell is one weight matrix, block by projection. Click one for its rows, or brush several."
+LINE = "Each cell is one weight matrix of the model. Click it to see its single rows."
 _MAP = "rows-map"
 _RUN = "rows-run"  # session state: the folder of the last run that was shown
 _CLICKED = "rows-clicked"  # session state: the last click that was followed
@@ -126,7 +126,8 @@ def _map(found: Scored) -> _Map:
         spec = {"selector": selector, "order": (order := shown.lower()), "rate": rate}
         frame = scored.mask_shares(found, selector, order, rate)
         heading = f"{title}, {shown} {formats.rate(rate)}"
-        below = "share of each matrix's rows that go: dark none, bright all"
+        end = "lowest" if order == "lerf" else "highest"
+        below = f"share of each matrix's rows that are among the {end} {formats.rate(rate)} of the model"
         kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
         mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:
@@ -134,19 +135,18 @@ def _map(found: Scored) -> _Map:
         other = selection.choose("Compared with", rest, "row_other", title=palette.title)
         frame = scored.rank_differences(found, selector, other)
         heading = f"{title} − {palette.title(other)}"
-        below = "mean percentile of each matrix's rows, in points; colours by rank of size"
+        below = f"mean percentile of each matrix's rows, {title} minus {palette.title(other)}; colours by rank of size"
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        ends = frame["value"].min(), frame["value"].max()
         heading = f"{title}: mean score"
-        below = "mean score of each matrix's rows, from {:.2g} (dark) to {:.2g} (bright)".format(*ends)
+        below = "mean score of each matrix's rows; colours by rank"
         kind, name = "score", f"mean-score-{selector}"
     figure = matrix.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
         outlined=rows_brush.brushed(found),
     )  # fmt: skip
-    finding = findings.spread(frame, kind, heading if kind == "share" else title, palette.title(other) if other else "")
+    finding = findings.spread(frame, kind, title, palette.title(other) if other else "")
     return _Map(figure, frame, name, mask, finding)
 
 

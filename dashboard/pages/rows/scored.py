@@ -23,8 +23,8 @@ MATRIX = ("block", "projection")
 
 @dataclass(frozen=True)
 class Layers:
-    """Weight matrices. frame: block, projection, rows of each, in the order of the row index. of_row [N]: the line that
-    a row belongs to."""
+    """Weight matrices. frame: block, projection, rows, sublayer of each, in the order of the row index. of_row
+    [N]: the line that a row belongs to."""
 
     frame: pl.DataFrame
     of_row: npt.NDArray[np.int64]
@@ -39,10 +39,10 @@ class Layers:
 def layers(folder: Path) -> Layers:
     """The matrices of a model of any size; made once per folder, since names of millions of rows are slow to group by.
     Errors: `InputError` for a missing or damaged table."""
-    rows = stored.read_rows(folder).select(MATRIX)
+    rows = stored.read_rows(folder).select(*MATRIX, "sublayer")
     runs = rows.select(pl.struct(MATRIX).rle_id()).to_series().to_numpy()  # of neighbours alike
     firsts = rows[np.unique(runs, return_index=True)[1]].with_columns(rows=np.bincount(runs))
-    frame = firsts.group_by(MATRIX, maintain_order=True).agg(pl.col("rows").sum().cast(pl.Int64))
+    frame = firsts.group_by(MATRIX, maintain_order=True).agg(pl.sum("rows").cast(pl.Int64), pl.first("sublayer"))
     numbered = frame.with_row_index("place")
     placed = firsts.join(numbered, on=MATRIX, how="left", nulls_equal=True, maintain_order="left")
     return Layers(frame, placed["place"].to_numpy()[runs].astype(np.int64))
@@ -148,7 +148,8 @@ def read(folder: Path) -> Scored:
 
 def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
     """Mean score of every cell. Columns block, projection, rows, value."""
-    return _cells(scored, scored.scores(selector).astype(np.float64))
+    values = scored.scores(selector).astype(np.float64)
+    return scored.matrices.frame.with_columns(value=scored.matrices.means(values))
 
 
 def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.DataFrame:
@@ -161,12 +162,8 @@ def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.Da
 def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
     """Mean percentile under `selector` minus that under `other`, in points from -100 to 100.
     Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows)."""
-    difference = scored.percentiles(selector) - scored.percentiles(other)
-    return _cells(scored, difference).with_columns(apart=scored.matrices.means(np.abs(difference)))
-
-
-def _cells(scored: Scored, values: npt.NDArray[np.floating]) -> pl.DataFrame:
-    return scored.matrices.frame.with_columns(value=scored.matrices.means(values))
+    difference, means = scored.percentiles(selector) - scored.percentiles(other), scored.matrices.means
+    return scored.matrices.frame.with_columns(value=means(difference), apart=means(np.abs(difference)))
 
 
 def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:

@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboard.charts import agreement, formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
-from dashboard.charts.line_ends import PALE_NAMED, stand_back
 from dashboard.charts.lines import Axis
+from dashboard.charts.matrix import SUBLAYER_TITLES
 from dashboard.show import layout, menu, selection, tools
 from dashboard.state import parts
 from dashboard.state.parts import Drawn, Part
@@ -19,10 +19,8 @@ JACCARD, RANKINGS = "Jaccard", "Spearman"
 _SHOWN = {JACCARD: "Shared rows", RANKINGS: "Whole rankings"}
 MOST_PAIRS = 28  # that stand below each other; of more a matrix shows the pattern
 _NOTES = ("Random stands for the mean over its seeds.",)
-MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Blocks", "Attention and MLP", "Projections"
+MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Mean scores", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
-_TITLES = {MASKS: MASKS, BLOCKS: "Mean scores", SUBLAYERS: SUBLAYERS, PROJECTIONS: PROJECTIONS}
-SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 
 
 def _agreement(source: Source) -> Drawn:
@@ -78,28 +76,20 @@ def _depth(source: Source) -> Drawn:
     with source.bar:
         masks = source.table("mask_depth") if source.has("mask_depth") else None
         levels = (BLOCKS, SUBLAYERS, PROJECTIONS) if masks is None else (MASKS, BLOCKS, SUBLAYERS, PROJECTIONS)
-        level = selection.switch("Show", levels, "level", default=levels[0], title=_TITLES.__getitem__)
+        level = selection.switch("Show", levels, "level", default=levels[0])
     with source.drawer():
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    chosen = table.filter(pl.col("selector").is_in(selectors))
-    if chosen.is_empty():
+    chosen = pl.col("selector").is_in(selectors)
+    if not selectors:
         st.info("Nothing is chosen: choose at least one selector.")
+        return _drawn(table)
     if masks is not None and level == MASKS:
-        shares, rate = removed(masks.filter(pl.col("selector").is_in(selectors)))
-        figure = lines_chart.lines(
-            shares, Axis("block", "block"), Axis("share", "share of the block's rows", "share"), heading=MASKS,
-            hover=lambda row: f"block {row['block']}<br>{row['removed']:,.0f} of {row['rows']:,} rows "
-            f"({row['share']:.1%})",
-        )  # fmt: skip
-        below = (
-            f"which share of each block's rows goes with the lowest {formats.rate(rate)}; more: at least twice as "
-            "much of the first third of the blocks as of the last, or the reverse"
-        )
-        uneven = {name for names in findings.early_and_late(shares) for name in names}
-        stand_back(figure, {*shares["selector"]} - uneven if uneven else (), PALE_NAMED)
-        source.show(figure, "mask-depth", finding=findings.uneven(shares), below=below)
+        shares, rate = removed(masks.filter(chosen))
+        below = f"share of each block's rows that are among the lowest {formats.rate(rate)} of the model"
+        figure = agreement.by_block(shares, MASKS, below)
+        source.show(figure, "mask-depth", finding=findings.uneven(shares))
         return _drawn(masks)
-    panels = _panels(chosen, level) if chosen.height else []
+    panels = _panels(table.filter(chosen), level)
     for start in range(0, len(panels), 2):
         pair = panels[start : start + 2]
         columns = (st if start else source.hero()).columns(2 if len(panels) > 1 else 1)
@@ -118,7 +108,7 @@ def _depth(source: Source) -> Drawn:
 def _drawn(table: pl.DataFrame) -> Drawn:
     with st.container(horizontal=True):
         menu.link("Is it more than depth?", "believed", {"part": "Explained by depth"})
-        menu.link("The rows of one mask, on the map", "rows", {"measure": "Share in the mask"})
+        menu.link("The rows of one mask, on the map", "rows", {"measure": "Removed rows"})
     return Drawn(table, notes=_NOTES)
 
 
@@ -146,8 +136,9 @@ def _hover(row: dict[str, Any]) -> str:
 
 DEPTH = Part(
     _depth, ("depth",),
-    "Removed rows: which share of each block goes first. Mean scores: block by block, relative to the selector's "
-    "highest; different selectors have different units, so compare where the lines are high, not how high they are.",
+    "Removed rows: bright where many of the block's rows go. More early: at least twice as large a share of the first "
+    "third of the blocks as of the last; more late: the reverse. Mean scores: relative to the selector's "
+    "highest; units differ between selectors, so compare where the lines are high, not how high they are.",
 )  # fmt: skip
 PARTS = {"Agreement": AGREEMENT, "Depth": DEPTH}
 
