@@ -93,7 +93,11 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
             STABLE: (_STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
             ROBUST: (_ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         }
-        chips = tuple(_chip(question, *answers[question]) for question in questions(verdicts, invariance))
+        chips = tuple(
+            Chip(question, sign, colour, word, path, parameters)
+            for question in questions(verdicts, invariance)
+            for ((sign, colour), word), path, parameters in [answers[question]]
+        )
         values = [row.get(column) for column in ("budget", "budget_low", "budget_high")]
         share, low, high = ["" if value is None else share_text(value) for value in values]
         interval = f"{low} to {high}" if low and high and {low, high} != {share} else ""
@@ -139,8 +143,3 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
         f'<b style="left:{place(share):.2f}%;background:{palette.style(selector).colour}"></b></div>'
         for selector, share, low, high in known.iter_rows()
     }
-
-
-def _chip(question: str, answer: tuple[tuple[str, str], str], path: str, parameters: dict[str, Any]) -> Chip:
-    (sign, colour), word = answer
-    return Chip(question, sign, colour, word, path, parameters)
