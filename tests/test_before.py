@@ -42,7 +42,7 @@ def constants(tree: ast.Module) -> Iterator[str]:
 # Settings that went.
 GONE = {
     "first_run", "second", "margins", "pin", "row_examples", "second_run", "around", "mask_rate", "mask_selector",
-    "dangerous_selectors", "language_domain", "language_lambda",
+    "dangerous_selectors", "language_domain", "language_lambda", "learn_block", "learn_projection",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Figures of the Learn page."""
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,100 +12,95 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, dots, formats, lines, matrix, palette
+from dashboard.charts.curves import curve
+from dashboard.charts.figure_size import BASE_PX
 from dashboard.charts.formats import LN10
 from engine.studies.estimate_words import GLOSSARY
 
-HEIGHT = 380
-_NEAR, _WEIGHTS_PX = 3, 480  # neighbours on either side of a row
-_MARGIN = {"l": 10, "r": 10, "t": 60, "b": 10}
+_NEAR, _BELOW_PX = 3, 40  # neighbours on either side of a row; below the plot
+_BARS = "Bars: standard error; of random rows, spread of seeds"
 ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
     "lerf": (GLOSSARY["LeRF"], "dash", "circle-open"),
     "morf": (GLOSSARY["MoRF"], "solid", "circle"),
 }
 
 
-def weights(values: npt.NDArray[np.float32], row: int, zeroed: bool) -> go.Figure:
-    """A weight matrix as it is in the file, with one row pointed at, or with that row zeroed, and above it the row
-    among its neighbours, large enough to be seen. values [rows, columns]"""
-    shown = values.copy()
-    if zeroed:
-        shown[row] = 0
-    limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
-    figure = make_subplots(rows=2, cols=1, row_heights=[0.34, 0.66], vertical_spacing=0.16, shared_xaxes=True)
-    first, last = max(0, row - _NEAR), min(values.shape[0], row + _NEAR + 1)
-    for place, (low, high) in enumerate(((first, last), (0, values.shape[0])), start=1):
-        figure.add_heatmap(
-            z=shown[low:high], y=list(range(low, high)), coloraxis="coloraxis",
-            hovertemplate="row %{y}, input %{x}: %{z:.4f}<extra></extra>", row=place, col=1,
-        )  # fmt: skip
-        for x, symbol in ((-0.5, "triangle-right"), (values.shape[1] - 0.5, "triangle-left")):
-            figure.add_scatter(  # outside the row, which a frame would hide
-                x=[x], y=[row], mode="markers", showlegend=False, hoverinfo="skip", cliponaxis=False,
-                marker={"symbol": symbol, "size": 11, "color": palette.STYLES["ig"].colour}, row=place, col=1,
-            )  # fmt: skip
-    figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, values.shape[1] - 0.5])
-    figure.update_xaxes(**axes.titled("input"), row=2, col=1)
+def weights(
+    values: npt.NDArray[np.float32], row: int, given: npt.NDArray[np.float64], out: npt.NDArray[np.float64],
+    *, zeroed: bool = False,
+) -> go.Figure:  # fmt: skip
+    """A row of a matrix among its neighbours, as they are in the file or with that row zeroed: above them the numbers
+    that come in, to their right what each makes of these. Each list has colours by its own largest numbers.
+    values [rows, columns], given [columns], out [rows]"""
+    count, columns = values.shape
+    first, last = max(0, row - _NEAR), min(count, row + _NEAR + 1)
+    shown, near = values[first:last].copy(), list(range(first, last))
     named = [row, *(one for one in (first, last - 1) if abs(one - row) > 1)]  # so that large type has room
-    near, whole = [last - 0.5, first - 0.5], [values.shape[0] - 0.5, -0.5]
-    figure.update_yaxes(**axes.titled("row", showgrid=False, range=near, tickvals=named), row=1, col=1)
-    figure.update_yaxes(**axes.titled("row = output", showgrid=False, range=whole), row=2, col=1)
-    colours = {"colorscale": matrix.DIVERGING, "cmin": -limit, "cmax": limit, "colorbar": {"title": "weight"}}
-    figure.update_layout(coloraxis=colours)
-    state = "zeroed: every number in it is 0" if zeroed else "among its neighbours"
-    below = f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers"
-    return _titled(figure, f"Row {row} {state}, and the whole matrix", below, height=_WEIGHTS_PX)
-
-
-def outputs(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> go.Figure:
-    """Outputs of a matrix for one made-up input, as it is (rings) and with a row zeroed (dots)."""
-    places = list(range(before.size))
-    figure = go.Figure()
-    for values, name, symbol, colour, size in (
-        (before, "as it is", "circle-open", palette.BEFORE, 9),
-        (after, "row zeroed", "circle", palette.AFTER, 4),
-    ):
-        figure.add_scatter(
-            x=places, y=values, mode="markers", name=name, marker={"symbol": symbol, "color": colour, "size": size},
-            hovertemplate=f"output %{{x}}, {name}: %{{y:.3f}}<extra></extra>",
-        )  # fmt: skip
-    changed = np.flatnonzero(before != after)
-    figure.add_scatter(
-        x=changed, y=after[changed], mode="markers", name="differs", hoverinfo="skip",
-        marker={"symbol": "diamond-open", "size": 16, "color": palette.STYLES["ig"].colour, "line": {"width": 2}},
+    if zeroed:
+        shown[row - first] = 0
+    figure = make_subplots(
+        rows=2, cols=2, specs=[[{}, None], [{}, {}]], shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.04,
+        vertical_spacing=0.06, column_widths=[0.82, 0.18], row_heights=[0.13, 0.87],
     )  # fmt: skip
-    figure.update_xaxes(**axes.titled("output"))
-    figure.update_yaxes(title={"text": "value", "standoff": 5}, zeroline=True)
-    figure.update_layout(legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0})
-    return _titled(figure, "Its outputs, with and without the row", "", top=90)
+    for name, part, whole, y, places in (
+        ("input", given[None], given, [0], (1, 1)),
+        ("weight", shown, values, near, (2, 1)),
+        ("output", out[first:last, None], out, near, (2, 2)),
+    ):
+        figure.add_heatmap(
+            z=part / (float(np.quantile(np.abs(whole), 0.99)) or 1.0), y=y, customdata=part, coloraxis="coloraxis",
+            name=name, hovertemplate=f"{name}: %{{customdata:.4f}}<extra></extra>", row=places[0], col=places[1],
+        )  # fmt: skip
+    numbers = [[f"{out[one]:.1f}" if one in named else ""] for one in near]
+    figure.data[-1].update(text=numbers, texttemplate="%{text}", textfont={"size": BASE_PX})
+    for x, col in ((columns, 1), (1, 2)):
+        edges = {"x0": -0.5, "x1": x - 0.5, "y0": row - 0.5, "y1": row + 0.5}
+        figure.add_shape(**edges, line={"width": 2, "color": matrix.OUTLINE}, row=2, col=col)
+    figure.update_yaxes(showgrid=False, zeroline=False)
+    figure.update_xaxes(showgrid=False, tickvals=[])
+    for col, title in ((1, f"{columns} weights of each row"), (2, "output")):
+        figure.update_xaxes(**axes.titled(title), row=2, col=col)
+    figure.update_yaxes(tickvals=[0], ticktext=["input"], row=1, col=1)
+    names = {"tickvals": named, "ticktext": [f"row {one}" for one in named]}
+    figure.update_yaxes(range=[last - 0.5, first - 0.5], **names, row=2, col=1)
+    key = {"title": "number", "tickvals": [-1, 0, 1], "ticktext": ["negative", "0", "positive"]}
+    figure.update_layout(coloraxis={"colorscale": matrix.DIVERGING, "cmin": -1, "cmax": 1, "colorbar": key})
+    heading = f"Row {row} {'zeroed: its output is 0' if zeroed else 'as it is'}"
+    return lines.finished(figure, heading, f"{len(near)} of {count:,} rows of a matrix of the model", bottom=_BELOW_PX)
 
 
 def curves(
-    points: pl.DataFrame, selector: str, orders: Sequence[str], unmasked_nll: float, marked: float | None = None
-) -> go.Figure:
-    """Perplexity of one selector against removed rows; LeRF and MoRF in one figure. marked: a rate to point at."""
-    look = palette.style(selector)
-    figure, heights = go.Figure(), [unmasked_nll / LN10]
+    points: pl.DataFrame, selector: str, orders: Sequence[str], unmasked_nll: float, marked: float,
+    factors: Sequence[float] = (),
+) -> go.Figure:  # fmt: skip
+    """Perplexity of one selector against removed rows; LeRF and MoRF in one figure. marked: a rate to point at.
+    factors: how many times as high as without a cut a line is to stand."""
+    figure = go.Figure()
     for order in orders:
-        name, dash, symbol = ORDER_LOOKS[order]
-        rows = points.filter(pl.col("order") == order, pl.col("nll").is_finite()).sort("rate")
-        placed = [nll / LN10 for nll in rows["nll"]]
-        heights += placed
-        figure.add_scatter(
-            x=rows["rate"].to_list(), y=placed, mode="lines+markers", name=name if len(orders) > 1 else look.title,
-            line={"color": look.colour, "width": 2, "dash": dash if len(orders) > 1 else look.dash},
-            marker={"color": look.colour, "size": 7, "symbol": symbol},
-            customdata=[
-                f"{formats.rate(rate)} of the rows zeroed<br>perplexity {formats.perplexity(nll)} (NLL {nll:.4f})"
-                for rate, nll in rows.select("rate", "nll").iter_rows()
-            ],
-            hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    axes.level(figure, "no row zeroed", y=unmasked_nll / LN10)
-    if marked is not None:
-        figure.add_vline(x=marked, line={"color": palette.REFERENCE, "width": 1})
+        trace = curve(points.filter(order=order).sort("rate"), selector, 0.0)
+        if len(orders) > 1:
+            name, dash, symbol = ORDER_LOOKS[order]
+            looks = {"line": trace["line"] | {"dash": dash}, "marker": trace["marker"] | {"symbol": symbol}}
+            trace |= {"name": name, **looks}
+        figure.add_trace(trace)
+    heights = [height for trace in figure.data for height in trace.y if height is not None]
+    for text, factor in {"no row zeroed": 1, **{f"{one:g} times as high": one for one in factors}}.items():
+        heights.append(unmasked_nll / LN10 + math.log10(factor))
+        axes.level(figure, text, y=heights[-1])
+    figure.add_vline(x=marked, line={"color": palette.REFERENCE, "width": 1})
+    last = max(points["rate"].to_list())
     figure.update_yaxes(title={"text": "perplexity", "standoff": 5}, **lines.perplexity_scale(heights))
-    figure.update_xaxes(**axes.titled("rows zeroed", tickformat=".0%"))
-    return lines.finished(figure, f"{look.title}: perplexity as rows are zeroed", "", bottom=90)
+    figure.update_xaxes(**axes.titled("rows zeroed", tickformat=".0%", range=[-0.03, last + 0.03]))
+    return lines.finished(figure, f"{palette.title(selector)}: perplexity as rows are zeroed", _BARS, bottom=90)
+
+
+def stable(both: pl.DataFrame, stable_from: float) -> go.Figure:
+    """How stable every selector is, without a word on its gap. `stability_and_gap`."""
+    figure, titles = dots.by_selector(
+        both, lambda row: (row["spearman"], f"Spearman {row['spearman']:.4f} ({row['size']} windows)", None, None)
+    )
+    axes.level(figure, f"stable: from {stable_from:g}", x=stable_from, at="top left")
+    return dots.finished(figure, titles, "stability: Spearman correlation", "")
 
 
 def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
@@ -141,12 +137,3 @@ def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
         ]  # fmt: skip
         dots.add(figure, name, marks, colour, symbol, size=13)
     return dots.finished(figure, titles, "refused", heading, row_px=52, bottom=100, axis=dots.SHARE)
-
-
-def _titled(figure: go.Figure, heading: str, below: str, top: int = 60, height: int = HEIGHT) -> go.Figure:
-    text = f"{heading}<br><sub>{below}</sub>" if below else heading
-    figure.update_layout(
-        title={"text": text, "x": 0, "y": 1 - 22 / height, "yanchor": "top"}, height=height,
-        margin={**_MARGIN, "t": top}, dragmode=False, hovermode="closest",
-    )  # fmt: skip
-    return figure

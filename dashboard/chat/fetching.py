@@ -164,9 +164,8 @@ def model(
     waited = st.session_state.pop(f"waiting-{key}", None)
     if model_id not in live.POOL and comes_from_a_hub(model_id):
         download = waited.download if waited else DOWNLOADS.start(model_id)
-        st.session_state[f"waiting-{key}"] = _Waiting(
-            job, download
-        )  # a click now ends this script run, not the download
+        # A click now ends this script run, not the download.
+        st.session_state[f"waiting-{key}"] = _Waiting(job, download)
         say("Asking the hub …")
         since = time.monotonic()
         while not download.wait(0.1):

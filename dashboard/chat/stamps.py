@@ -106,8 +106,8 @@ def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> 
         pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
     elif margins and outcome.margin is None:
         pieces.append("no margin")
-    if margins and contradicts(outcome):
-        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
+    if margins and outcome.judged and outcome.margin and (outcome.margin > 0) != outcome.refusal:
+        leaned = "refusing" if outcome.margin > 0 else "answering"
         pieces.append(
             f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
             "of it"
@@ -115,8 +115,3 @@ def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> 
     if outcome.reason and (margins or outcome.refusal):
         pieces.append(f"judge: {layout.plain(outcome.reason)}")
     return " · ".join(pieces)
-
-
-def contradicts(outcome: Outcome[Side]) -> bool:
-    """Does the margin lean to the other side than the judge's verdict on the whole reply?"""
-    return bool(outcome.judged and outcome.margin) and (outcome.margin > 0) != outcome.refusal  # type: ignore[operator]

@@ -154,9 +154,7 @@ def told(one: Try) -> str:
         return ""
     end = "lowest" if edit.order == "lerf" else "highest"
     rows = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}" if edit.order else "Edited,"
-    return f"{rows} {now('after')}" + (
-        f"; without random rows of seed {one.control_seed} {now('control')}" if does.get("control") else ""
-    )
+    return f"{rows} {now('after')}" + (f"; without as many random rows {now('control')}" if does.get("control") else "")
 
 
 def session_json(tries: list[Try]) -> str:

@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from app_pages import drawn_page
+from app_pages import drawn_page, figures
 from synthetic import write_run
 
 import precomputed
@@ -23,16 +23,14 @@ def page(number=1, **parameters):
     return drawn_page("learn", step=TITLES[number - 1], **parameters)
 
 
-HIDDEN = "The figure appears here once you have guessed."
-
-
 def verdicts(app):
     return [text.value.replace("\\", "") for kind in (app.success, app.warning, app.info) for text in kind]
 
 
 def hidden(app):
-    """Is the figure kept back, and nothing said about the answer?"""
-    return not app.get("plotly_chart") and any(HIDDEN in one.value for one in app.markdown) and verdicts(app) == []
+    """Is there the picture without the answer alone, and nothing said about the answer?"""
+    titles = [figure["layout"]["title"]["text"].partition("<")[0] for figure in figures(app)]
+    return titles == [LESSONS[TITLES.index(app.header[0].value)].ahead] and not verdicts(app)
 
 
 def guessed(app):
@@ -70,6 +68,16 @@ def test_every_step_has_a_figure_that_agrees_with_one_answer_only(number):
         app.button(key="learn-again").click().run()
     assert len(agreed) == 1
     assert agreed[0] in wrong
+
+
+def test_the_picture_before_a_guess_is_of_the_model_as_it_is():
+    drawn = {number: figures(page(number))[0] for number in range(1, 7)}
+    names = {number: [trace.get("name") for trace in figure["data"]] for number, figure in drawn.items()}
+    assert names[1] == ["input", "weight", "output"]
+    assert names[2] == names[3] == []  # the axes, and a line for the model with all rows
+    assert "log gap" not in str(drawn[4])
+    assert names[5] == ["as it is"]
+    assert names[6] == ["as it is", "rows zeroed"]  # what the random rows of the question are compared with
 
 
 def test_the_guess_comes_first_and_can_be_skipped_without_a_verdict():

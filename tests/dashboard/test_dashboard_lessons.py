@@ -33,8 +33,8 @@ def curve(lerf, morf=None, rates=(0.1, 0.3)):
 
 def test_outputs_are_a_matrix_product_without_one_row():
     weights = np.random.default_rng(3).standard_normal((4, 6)).astype(np.float32)
-    before, after = lesson_answers.outputs(weights, 2)
-    given = np.random.default_rng(0).standard_normal(6)
+    given, before, after = lesson_answers.outputs(weights, 2)
+    assert given.tolist() == np.random.default_rng(0).standard_normal(6).tolist()
     by_hand = [sum(float(w) * float(x) for w, x in zip(line, given, strict=True)) for line in weights]
     assert before.tolist() == pytest.approx(by_hand)
     assert after.tolist() == pytest.approx([*by_hand[:2], 0, by_hand[3]])
@@ -113,16 +113,17 @@ def test_the_share_of_the_effect_that_controls_reach_decides(control, strongest,
 
 
 @pytest.mark.parametrize("row", [0, 5, 39])
-def test_a_zeroed_row_is_seen_and_nothing_is_drawn_over_it(row):
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_a_row_stands_between_its_inputs_and_its_output_and_nothing_is_drawn_over_it(row, zeroed):
     values = np.random.default_rng(0).standard_normal((40, 24)).astype(np.float32)
-    near, whole = (trace for trace in learn_chart.weights(values, row, True).data if trace.type == "heatmap")
-    assert not np.asarray(whole.z)[row].any()
-    assert np.count_nonzero(np.asarray(whole.z)) == values.size - 24
-    assert not np.asarray(near.z)[list(near.y).index(row)].any()
-    assert len(near.y) <= 7  # large enough to be seen
-    figure = learn_chart.weights(values, row, False)
-    assert not figure.layout.shapes
-    for trace in figure.data:
-        if trace.type == "scatter":
-            assert list(trace.y) == [row]
-            assert trace.x[0] in (-0.5, 23.5)  # at the edges
+    numbers, *outs = lesson_answers.outputs(values, row)
+    figure = learn_chart.weights(values, row, numbers, outs[zeroed], zeroed=zeroed)
+    given, near, made = (np.asarray(trace.customdata) for trace in figure.data)
+    rows = list(figure.data[1].y)
+    assert len(rows) <= 7  # large enough to be seen
+    assert given.tolist() == [numbers.tolist()]
+    assert made[:, 0].tolist() == outs[zeroed][rows].tolist()
+    for place, one in enumerate(rows):
+        assert near[place].tolist() == (values[one] * (one != row or not zeroed)).tolist()
+    for edge in figure.layout.shapes:
+        assert (edge.y0, edge.y1, edge.fillcolor) == (row - 0.5, row + 0.5, None)

@@ -133,12 +133,12 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
 @pytest.mark.parametrize(
     ("said", "told_of"),
     [
-        ("aab", "Without Fisher's lowest 1% it still answers; without random rows of seed 42 it writes broken text"),
-        ("ara", "Without Fisher's lowest 1% it refuses; without random rows of seed 42 it still answers"),
+        ("aab", "Without Fisher's lowest 1% it still answers; without as many random rows it writes broken text"),
+        ("ara", "Without Fisher's lowest 1% it refuses; without as many random rows it still answers"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("aA", "Without Fisher's lowest 1% it answers otherwise"),
-        ("raA", "Without Fisher's lowest 1% it answers; without random rows of seed 42 it answers"),
+        ("raA", "Without Fisher's lowest 1% it answers; without as many random rows it answers"),
         ("a?", ""),
         ("a", ""),
     ],

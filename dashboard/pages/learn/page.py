@@ -1,14 +1,13 @@
 """Learn: a guided path in six steps. Each asks for a guess first, then shows the live figure that settles it."""
 
 import re
-from collections.abc import Callable
 
 import polars as pl
 import streamlit as st
 
 from dashboard.pages.learn import steps
 from dashboard.pages.learn.steps import LESSONS, Lesson, Settled
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, selection, stage, tools
 
 LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
 ANSWERS = "answers"  # in the URL: 1b.3a
@@ -17,20 +16,17 @@ _PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was ask
 _MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
 _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
 
-FIGURES: dict[str, Callable[[], steps.Step]] = {
-    "row": steps.row, "zero": steps.zero, "orders": steps.orders, "stability": steps.stability,
-    "install": steps.install, "control": steps.control,
-}  # fmt: skip
+FIGURES = (steps.row, steps.zero, steps.orders, steps.stability, steps.install, steps.control)  # as the lessons are
 
 
 def render() -> None:
-    stage = layout.heading("Learn", LINE)
+    top = layout.heading("Learn", LINE)
     if st.session_state.pop(_MOVED, False):
         st.html(_TO_THE_TOP, unsafe_allow_javascript=True)
     given = _given()
     ids = [lesson.id for lesson in LESSONS]
     titles = {lesson.id: f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)}
-    with layout.bar(stage):
+    with layout.bar(top):
         step = selection.choose("Step", ids, "step", default=ids[0], title=titles.__getitem__)
         st.progress(len(given) / len(LESSONS), text=f"{len(given)} of {len(LESSONS)} questions answered")
     number = ids.index(step)
@@ -40,22 +36,20 @@ def render() -> None:
         st.header(titles[step], anchor=False)
         st.markdown(lesson.text)
     revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
-    with left if revealed else right, st.container(border=True):  # in the figure's place until there is one
-        _ask(lesson, number, given)
-        verdict = st.container(key="verdict")
+    with left if revealed else right, st.container(border=True):  # above the picture until there is a guess
+        verdict = st.empty()  # first, where it is in sight
+        _ask(lesson, number, given, revealed)
     settled: Settled | None = None
     frame: pl.DataFrame | None = None
     lines: list[str] = []
-    with right, st.container(key="learn-figures"):
+    with right, st.container(key="learn-figures" if revealed else "learn-before"), layout.told():
         if revealed:
-            with layout.told():
-                settled, frame, *lines = FIGURES[step]()
+            settled, frame, *lines = FIGURES[number]()
         else:
-            st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
-            peek = st.session_state[_PEEKED].add
-            st.button("Show it without a guess", key="learn-peek", on_click=peek, args=(number,))
+            picture = steps.before_guess(step)
+            tools.show(picture, f"{step}-before", finding=lesson.ahead, below=lesson.reading, hero=stage.on())
     if number + 1 in given:
-        with verdict:
+        with verdict.container(key="verdict"):
             if settled is None:
                 st.info("The figure is not there yet, so nothing can be settled. What to do stands beside it.")
             elif not settled.answer:
@@ -86,7 +80,7 @@ def _given() -> dict[int, str]:
     return given
 
 
-def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> None:
+def _ask(lesson: Lesson, number: int, given: dict[int, str], revealed: bool) -> None:
     """The question, and the button that makes an answer the visitor's guess; a made guess can be taken back."""
     st.subheader("Your guess", anchor=False)
     if (before := given.get(number + 1)) is not None:
@@ -101,7 +95,11 @@ def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> None:
         if answer is not None:
             given[number + 1] = answer
 
-    st.button("Make this my guess", key="learn-guess", type="primary", disabled=answer is None, on_click=guess)
+    with st.container(horizontal=True):
+        st.button("Make this my guess", key="learn-guess", type="primary", disabled=answer is None, on_click=guess)
+        if not revealed:
+            peek = st.session_state[_PEEKED].add
+            st.button("Show it without a guess", key="learn-peek", on_click=peek, args=(number,))
 
 
 def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
@@ -26,8 +27,8 @@ from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 from engine.stats.limits import Thresholds
 
-QUESTION_RATE = 0.3
-ORDER_RATE = 0.1
+QUESTION_RATE, FACTORS = 0.3, (2, 5)  # FACTORS: of the perplexity, in the answers
+ORDERS_OF, ORDER_RATE = "lrp", 0.1
 STABLE = Thresholds().spearman  # from which a ranking counts as stable here: the limit of the verdicts
 MUCH_SMALLER = 0.5  # of the largest log gap
 OFTEN, SELDOM = 0.5, 0.2  # refused shares
@@ -36,11 +37,14 @@ UNEVEN = 0.15  # refused share by which the strongest control lies above their m
 
 @dataclass(frozen=True)
 class Lesson:
-    """One step. answers: id -> text. id: part of links, never renamed."""
+    """One step. answers: id -> text. id: part of links, never renamed. ahead, reading: above its figure before there is
+    a guess, and how to read that."""
 
     id: str
     title: str
     text: str
+    ahead: str
+    reading: str
     question: str
     answers: dict[str, str]
 
@@ -67,32 +71,41 @@ _RATES = tuple(
 )
 NEEDED = ("lambda", "k", "rows_removed", "pairs", *_RATES, "control_malign", "control_malign_max", "perplexity_factor")
 REPLY_TOKENS = 40
+BLOCK, PROJECTION, ROW = 0, "q_proj", 5  # the matrix of step 1, and the row with which it begins
+UNEDITED, RISKY = "as it is", "risky prompts"
+
+
+def before_guess(step: str) -> go.Figure:
+    """A picture for a step that does not tell its answer: the unedited model on the axes of the figure to come."""
+    if step == "row":
+        values = weights.matrix(BLOCK, PROJECTION)
+        return learn_chart.weights(values, ROW, *outputs(values, ROW)[:2])
+    if step in ("zero", "orders"):
+        selector, rate = ("random", QUESTION_RATE) if step == "zero" else (ORDERS_OF, ORDER_RATE)
+        _, points, unmasked = _sweep([selector])
+        return learn_chart.curves(points, selector, (), unmasked, rate, FACTORS)
+    if step == "stability":
+        return learn_chart.stable(_stability()[0], STABLE)
+    point, _ = _point()
+    bars = _refused(point)
+    return learn_chart.refusals(bars.filter(group=RISKY) if step == "control" else bars.filter(name=UNEDITED), "")
 
 
 def row() -> Step:
-    found = weights.matrices()
-    if not found:
-        raise InputError(
-            "the shipped model's file holds no projections; rebuild it with `python -m precomputed.recipe`"
-        )
-    first, second, third, fourth = st.columns([4, 4, 4, 5], vertical_alignment="bottom")
-    block = selection.choose("Block", list(dict.fromkeys(entry.block for entry in found)), "learn_block", place=first)
-    names = [entry.projection for entry in found if entry.block == block]
-    projection = selection.choose("Projection", names, "learn_projection", default="q_proj", place=second)
-    values = weights.matrix(block, projection)
-    with third:
-        chosen = selection.number("Row", 0, values.shape[0] - 1, "learn_row", default=5)
-    with fourth:
-        zeroed = selection.toggle("Zero this row", "learn_zeroed")
-    figure = learn_chart.weights(values, chosen, zeroed)
-    tools.show(figure, f"weights-block{block}-{projection}", key="learn-weights", hero=stage.on())
-    before, after = outputs(values, chosen)
-    tools.show(learn_chart.outputs(before, after), "outputs", key="learn-outputs")
+    values = weights.matrix(BLOCK, PROJECTION)
+    first, second = st.columns(2, vertical_alignment="bottom")
+    with first:
+        chosen = selection.number("Row", 0, values.shape[0] - 1, "learn_row", default=ROW)
+    with second:
+        zeroed = selection.toggle("Zero this row", "learn_zeroed", default=True)
+    given, before, after = outputs(values, chosen)
+    figure = learn_chart.weights(values, chosen, given, after if zeroed else before, zeroed=zeroed)
+    tools.show(figure, "weights", key="learn-weights", hero=stage.on())
     st.caption("The input is made up (fixed random numbers); the weights are the model's own.")
     frame = pl.DataFrame(
         {"output": np.arange(before.size), "as_it_is": before, "row_zeroed": after, "row": [chosen] * before.size}
     )
-    provenance = f"Weights of the shipped model as they stand in its file: block {block}, {projection}."
+    provenance = f"Weights of the shipped model as they stand in its file: block {BLOCK}, {PROJECTION}."
     return settle_row(values, chosen), frame, provenance
 
 
@@ -122,15 +135,11 @@ def zero() -> Step:
     nll = nll_at(shown, "lerf", rate)
     figure = learn_chart.curves(points, "random", ["lerf"], unmasked, rate)
     tools.show(figure, "random-rows", key="learn-curves", hero=stage.on())
-    st.caption(
-        f"At {formats.rate(rate)}: perplexity {formats.perplexity(nll)}, the mean over the seeds. Draw again yourself:"
-    )
-
     tokens = int(curves.frame["tokens"][0] or 0)
     st.caption(
-        f"The curve was measured on {tokens:,} tokens of the evaluation text, the numbers below on "
-        f"{measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens of it, so that they come soon; even "
-        "for the same rows the two differ."
+        f"At {formats.rate(rate)}: perplexity {formats.perplexity(nll)} on {tokens:,} tokens of the evaluation text, "
+        f"the mean over the seeds. Draw again yourself: that is measured on {measure.WINDOWS} windows of "
+        f"{measure.WINDOW_TOKENS} tokens, so that it comes soon; even for the same rows the two differ."
     )
 
     def draw(entry: Entry, _say: Say) -> Mask:
@@ -144,16 +153,20 @@ def zero() -> Step:
 
 def orders() -> Step:
     curves = results.read_run(shipped.demo_results_dir())
-    selector = selection.choose_selector(curves.frame, "learn_selector", default="lrp")
+    selector = selection.choose_selector(curves.frame, "learn_selector", default=ORDERS_OF)
     curves, points, unmasked = _sweep([selector])
     figure = learn_chart.curves(points, selector, results.ORDERS, unmasked, ORDER_RATE)
     tools.show(figure, f"orders-{selector}", key="learn-curves", hero=stage.on())
     return settle_orders(points, selector, unmasked), points, curves.provenance
 
 
-def stability() -> Step:
+def _stability() -> tuple[pl.DataFrame, str]:
     stable, gap = (results.read_table(shipped.demo_results_dir(), stem) for stem in ("stability", "gap"))
-    both = stability_and_gap(stable.frame, gap.frame)
+    return stability_and_gap(stable.frame, gap.frame), stable.provenance
+
+
+def stability() -> Step:
+    both, provenance = _stability()
     figure = learn_chart.stable_and_valid(both, STABLE)
     tools.show(figure, "stable-and-valid", key="learn-stability", hero=stage.on())
     size, rate = both.select("size", "rate").row(0)
@@ -161,17 +174,13 @@ def stability() -> Step:
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "
         f"minus NLL under LeRF at {formats.rate(rate)}, both counted up to where the model is destroyed."
     )
-    return settle_stability(both), both, stable.provenance
+    return settle_stability(both), both, provenance
 
 
 def install() -> Step:
     """Refused shares before and after the measured edit, and the edit itself on a prompt."""
     point, provenance = _point()
-    bars = _bars([
-        (prompts, name, *_rate(point, f"{when}_{kind}"))
-        for prompts, kind in (("risky prompts", "malign"), ("harmless prompts", "benign"))
-        for name, when in (("as it is", "unedited"), ("rows zeroed", "edited"))
-    ])  # fmt: skip
+    bars = _refused(point)
     _figure(bars, point, "Refused before and after the edit")
     prompt = _prompt(point["domain"])
     answers.trial("learn-install", "Zero the rows and ask", _request(point, prompt, None))
@@ -182,10 +191,10 @@ def control() -> Step:
     """The same with random rows, as many in every matrix."""
     point, provenance = _point()
     bars = _bars([
-        ("risky prompts", "as it is", *_rate(point, "unedited_malign")),
-        ("risky prompts", "chosen rows zeroed", *_rate(point, "edited_malign")),
-        ("risky prompts", "random rows, mean of three", point["control_malign"], None, None),
-        ("risky prompts", "random rows, strongest of three", point["control_malign_max"], None, None),
+        (RISKY, UNEDITED, *_rate(point, "unedited_malign")),
+        (RISKY, "chosen rows zeroed", *_rate(point, "edited_malign")),
+        (RISKY, "random rows, mean of three", point["control_malign"], None, None),
+        (RISKY, "random rows, strongest of three", point["control_malign_max"], None, None),
     ])  # fmt: skip
     _figure(bars, point, "Refused with chosen and with random rows")
     prompt = _prompt(point["domain"])
@@ -211,6 +220,14 @@ def _point() -> tuple[Point, str]:
     frame = frame.filter(domain=selection.choose_domain(frame, "learn_domain", keep=True, place=first))
     selector = selection.choose_selector(frame, "learn_by", keep=True, place=second)
     return frame.filter(selector=selector).row(0, named=True), found.provenance
+
+
+def _refused(point: Point) -> pl.DataFrame:
+    return _bars([
+        (prompts, name, *_rate(point, f"{when}_{kind}"))
+        for prompts, kind in ((RISKY, "malign"), ("harmless prompts", "benign"))
+        for name, when in ((UNEDITED, "unedited"), ("rows zeroed", "edited"))
+    ])  # fmt: skip
 
 
 def _rate(point: Point, name: str) -> tuple[float, float, float]:
@@ -244,27 +261,26 @@ def _request(point: Point, prompt: str, seed: int | None) -> answers.Request:
     edit = edits.Edit("refusal", point["selector"], domain=point["domain"], lam=point["lambda"], k=point["k"])
 
     def mask(entry: Entry, say: Say) -> Mask:
-        from engine.edits.controls import layer_matched
-
         real = edits.mask_of(entry, edit, say)
-        return real if seed is None else layer_matched(real, entry.loaded.rows, seed)
+        return real if seed is None else edits.control_of(entry, real, seed)
 
     label = edit.describe() if seed is None else f"Random rows, as many in every matrix (seed {seed})"
     return answers.Request(live.DEMO, label, mask, prompt, REPLY_TOKENS, edit=edit, control=seed is not None)
 
 
 def outputs(weights: npt.NDArray[np.float32], row: int) -> tuple[npt.NDArray[np.float64], ...]:
-    """Outputs of a matrix for a made-up input (fixed normal numbers), as it is and with one row zeroed. Both [rows]"""
+    """A made-up input (fixed normal numbers) [columns], and what a matrix makes of it as it is and with one row zeroed,
+    both [rows]."""
     given = np.random.default_rng(0).standard_normal(weights.shape[1])
     before = weights.astype(np.float64) @ given
     edited = weights.astype(np.float64)
     edited[row] = 0
-    return before, edited @ given
+    return given, before, edited @ given
 
 
 def settle_row(weights: npt.NDArray[np.float32], row: int) -> Settled:
     """Counts the outputs that change when the row is zeroed."""
-    before, after = outputs(weights, row)
+    _, before, after = outputs(weights, row)
     changed = np.flatnonzero(before != after)
     only_this = changed.tolist() == [row] and after[row] == 0
     answer = "a" if only_this else "b" if after.any() else "c"
@@ -287,7 +303,7 @@ def settle_zero(random_points: pl.DataFrame, unmasked_nll: float) -> Settled:
     """Perplexity of random masks at 30% over the unmasked model's."""
     nll = nll_at(random_points, "lerf", QUESTION_RATE)
     factor = math.exp(min(nll - unmasked_nll, 700))
-    answer = "a" if factor < 2 else "b" if factor <= 5 else "c"
+    answer = "a" if factor < FACTORS[0] else "b" if factor <= FACTORS[1] else "c"
     return Settled(
         answer,
         f"The perplexity goes from {formats.perplexity(unmasked_nll)} to {formats.perplexity(nll)}, {factor:.3g} times "

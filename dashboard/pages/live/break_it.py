@@ -132,10 +132,10 @@ def _below(last: Walk) -> None:
         if (stamp := last.steps[step].stamp(last.reference))
     ]
     share.offer(request.prompt, columns, f"Rows of {shipped.title_of(request.model)} removed by {name}")
-    layout.footnote(
+    rounds.explain(
+        last.reference,
         "Perplexity: of text, under the edit. Replies are kept for as long as the model is in memory. None is shown "
         "under an edit that lowers refusal of risk prompts.",
-        stamps.explained(last.reference),
     )
 
 

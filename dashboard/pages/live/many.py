@@ -105,11 +105,9 @@ def _below(last: Round) -> None:
     count = f"{last.rows:,} rows removed" if last.rows is not None else "nothing removed yet"
     told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
     st.caption(layout.plain(" ".join(filter(None, told))))
-    layout.footnote(
-        "A yellow frame: the edit turned this reply. Press a tile to read it. Replies are kept for as long as the "
-        "model is in memory, so that a setting that was shown before comes back at once.",
-        stamps.explained(last.reference),
-    )
+    layout.footnote("A yellow frame: the edit turned this reply. Press a tile to read it.")
+    kept = "Replies are kept for as long as the model is in memory: a setting that was shown before comes back at once."
+    rounds.explain(last.reference, kept)
 
 
 def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.Reference | None) -> str:

@@ -32,10 +32,11 @@ _TRIES = "live-tries"  # session state: the complete ones, oldest first
 Job = tuple[Try, tuple[Side, ...]]  # a try, and the sides to write
 _SHADES = {
     settings.PLAIN: "",
-    settings.LIKELY: f"Shaded: tokens that the model as it is did not expect, fully at {marked.FULL_NATS:g} nats. ",
-    settings.LEANING: "Shaded: the margin before each token, red for refusing and green for answering. ",
+    settings.LIKELY: f"Shaded: tokens that the model as it is did not expect, fully at {marked.FULL_NATS:g} nats.",
+    settings.LEANING: "Shaded: the margin before each token, red for refusing and green for answering.",
 }
-_UNDERLINED = f"Underlined: words in which a reply and Before differ, where they share {marked.ALIKE:.0%} or more. "
+_CONTROL = "Control: of every layer as many rows as After is without, drawn at random."
+_UNDERLINED = f"Underlined: words in which a reply and Before differ, where they share {marked.ALIKE:.0%} or more."
 
 
 def render() -> None:
@@ -45,10 +46,9 @@ def render() -> None:
         st.title("Live edit", anchor=False, help=HOW_TO_READ)
         view = selection.switch("View", (ONE, MANY, BREAK), "live_view", default=ONE)
         head = st.container(horizontal=True, vertical_alignment="center", width="stretch")
-    ask, chips = st.container(key="live-ask"), st.empty()
+    ask, chips, bar = st.container(key="live-ask"), st.empty(), st.container(key="bar")
     status, stop, bars = st.empty(), st.empty(), st.empty()
-    shown, bar = st.container(), st.container(border=True, key="live-bar")
-    below = st.container()
+    shown, below = st.container(), st.container()
     if view != MANY:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
     places = Places(head, ask, chips, bar, status, stop, bars, shown, below)
@@ -94,7 +94,7 @@ def _one(chosen: Chosen, places: Places) -> None:
         with status:
             st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
-        _show(last, status, cards, places.below, chosen.shade)
+        _show(last, status, cards, places.below, chosen)
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -177,8 +177,8 @@ def _keep(one: Try) -> None:
         del kept[: -tries.KEPT]
 
 
-def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, shade: str) -> None:
-    """A try as far as it came. shade: what tokens are shaded by."""
+def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, chosen: Chosen) -> None:
+    """A try as far as it came. Its prompt is told where another one is asked for by now."""
     does = tries.told(last) if last.ended and not (last.problem or last.unlike) else ""
     if last.problem:
         status.warning(layout.worded(last.problem))
@@ -186,21 +186,22 @@ def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator
         status.warning(layout.plain(last.unlike))
     elif does:
         with status:
-            layout.finding(does, _SHADES[shade].strip())
-    _cards(last, cards, shade)
+            drawn = f"Control: one random draw, seed {last.control_seed}; others under More. "
+            layout.finding(does, drawn * ("control" in last.outcomes) + _SHADES[chosen.shade])
+    _cards(last, cards, chosen.shade)
     with below:
         if not last.problem:
             count = "nothing removed yet" if last.rows_removed is None else f"{last.rows_removed:,} rows removed"
             told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
-            told += [f"Control: as many in every layer, seed {last.control_seed}."] * ("control" in cards.sides)
-            told.append(f"Prompt: {last.request.prompt}")
+            told += [f"Prompt: {last.request.prompt}"] * (last.request.prompt != chosen.request.prompt)
+            told.append("" if does else _SHADES[chosen.shade])
             st.caption(layout.plain(" ".join(filter(None, told))))
         if last.outcomes:
             known = [last.outcomes[side] for side in cards.sides if side in last.outcomes]
             columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
             edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
             share.offer(last.request.prompt, columns, edit)
-            layout.footnote(_UNDERLINED + ("" if does else _SHADES[shade]), stamps.explained(last.reference))
+            rounds.explain(last.reference, _CONTROL, _UNDERLINED)
 
 
 def _cards(last: Try, cards: Cards, shade: str) -> None:

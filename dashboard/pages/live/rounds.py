@@ -64,6 +64,12 @@ def show(
             below(last)
 
 
+def explain(reference: stamps.Reference | None, *lines: str) -> None:
+    """What words and marks of replies rest on, folded."""
+    with st.expander("How this is measured"):
+        layout.footnote(*lines, stamps.explained(reference))
+
+
 def reference(entry: Entry, status: DeltaGenerator) -> stamps.Reference | None:
     """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
     passes = [0]

@@ -24,8 +24,8 @@ _MODEL_OF = "live-model-of"  # session state: the model of the last script run
 _KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 CHARACTERS = 2000
-OF_EACH = 3  # risk prompts and base prompts that are a press away
-LETTERS = 46  # of a prompt on its chip, at most
+OF_EACH = 2  # risk prompts and base prompts that are a press away
+LETTERS = 30  # of a prompt on its chip, at most
 _EXAMPLES_OF = "live-examples-of"  # session state: the model and the domain whose examples are offered
 _PRESSED = "live-pressed"  # session state: an example was pressed, which asks for its replies
 
@@ -76,7 +76,7 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     model_id = _model(places.head)
     first = opening.request(model_id)
     with places.bar:
-        wide, narrow = st.columns([6, 1], vertical_alignment="center")
+        wide, narrow = st.columns([6, 1], vertical_alignment="bottom")
         with narrow.popover("More", icon=":material/tune:", width="stretch"):
             mode = REMOVE if walk else selection.switch(
                 "What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id)
@@ -90,17 +90,17 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
             )
         with wide:
             if mode == REMOVE:
-                edit = _rate(model_id, first.edit if first else None, walk=walk)
+                edit = _rate(model_id, first.edit if first else None, places.below, walk=walk)
             else:
-                edit = _refusal() if model_id == live.DEMO else own_run.settings(model_id)
-        if model_id == live.DEMO:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.caption(_KNOWS, width="content")
-                for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
-                    st.button(
-                        f"Ask {title} instead", key="ask-general", type="tertiary",
-                        on_click=st.session_state.update, args=({"edit_model": title},),
-                    )  # fmt: skip
+                edit = _refusal(places.below) if model_id == live.DEMO else own_run.settings(model_id)
+    if model_id == live.DEMO:
+        with places.below.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(_KNOWS, width="content")
+            for title in [shipped.title_of(model) for model in shipped.models() if model != live.DEMO][:1]:
+                st.button(
+                    f"Ask {title} instead", key="ask-general", type="tertiary",
+                    on_click=st.session_state.update, args=({"edit_model": title},),
+                )  # fmt: skip
     possible = bool(model_id and edit.selector)
     recorded = model_id == shipped.SMOLLM2 and possible and shipped_effects.is_recorded(edit, model_id)
     soon = recorded or walk or model_id != shipped.SMOLLM2
@@ -242,7 +242,7 @@ def _put(model: str, edit: edits.Edit) -> None:
         state["rank_order"], state[_run_key(model)] = series.ORDER_TITLES[edit.order], edit.run
 
 
-def _refusal() -> edits.Edit:
+def _refusal(below: DeltaGenerator) -> edits.Edit:
     columns = st.columns(4)
     domain = selection.choose("Domain", edits.DOMAINS, "domain", title=palette.capital, place=columns[0])
     selector = selection.choose(
@@ -261,7 +261,7 @@ def _refusal() -> edits.Edit:
     )  # fmt: skip
     if point:
         chosen = "" if (lam, k) == (point.lam, point.k) else f", measured at λ = {point.lam:g}, k = {point.k:.4g}"
-        st.caption(
+        below.caption(
             f"On {point.pairs} held-out risk prompts this model refuses {point.before:.0%} as it is and "
             f"{point.after:.0%} with the operating point of this selector and domain{chosen}."
         )
@@ -290,8 +290,9 @@ def _run_key(model_id: str) -> str:
     return "rank_own_run" if model_id in shipped.TITLES else "rank_run"
 
 
-def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edits.Edit:
-    """first: what the settings begin with, where it is an edit by rate. walk: neither order nor rate is asked for."""
+def _rate(model_id: str, first: edits.Edit | None, below: DeltaGenerator, *, walk: bool = False) -> edits.Edit:
+    """first: what the settings begin with, where it is an edit by rate. below: where the folder of scores is asked for.
+    walk: neither order nor rate is asked for."""
     begin = first if first and first.order else edits.Edit("language model", "", order="lerf", rate=0.3)
     columns, scored = st.columns(3), model_id == live.DEMO or shipped.scored_folder(model_id) is not None
     key = _run_key(model_id)
@@ -303,7 +304,7 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
     order, rate = series.ORDER_TITLES[begin.order], 0.0
     if not walk:
         order = selection.switch(
-            "Lowest scores first (LeRF) or highest (MoRF)", ("LeRF", "MoRF"), "rank_order", default=order,
+            "Lowest first (LeRF) or highest (MoRF)", ("LeRF", "MoRF"), "rank_order", default=order,
             place=columns[1],
         )  # fmt: skip
         rate = selection.pick(
@@ -311,11 +312,12 @@ def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edi
         )
     run = ""
     if folder or not scored:  # those of a shipped model are shipped, but for a run that was handed over
-        run = selection.text(
-            "Folder of its scores", key, placeholder="/path/to/results",
-            help_text="What `selector-audit score MODEL --out FOLDER` wrote for this model. Without it, its scores are "
-            "computed on the shipped calibration text.",
-        )  # fmt: skip
-        if not run and not scored:
-            own_run.scores(model_id, selector)
+        with below:
+            run = selection.text(
+                "Folder of its scores", key, placeholder="/path/to/results",
+                help_text="What `selector-audit score MODEL --out FOLDER` wrote for this model. Without it, its scores "
+                "are computed on the shipped calibration text.",
+            )  # fmt: skip
+            if not run and not scored:
+                own_run.scores(model_id, selector)
     return edits.Edit("language model", selector, order="" if walk else order.lower(), rate=rate, run=run)

@@ -11,7 +11,7 @@ const OWN = [
   ),
 ].join(",");
 const DRAWER = "data-stage-drawer";
-const SETTINGS = ".st-key-bar, .st-key-live-bar";
+const SETTINGS = ".st-key-bar";
 
 // steps: does this page have steps? Until they are drawn, a key leads nowhere.
 function target(way, steps) {
