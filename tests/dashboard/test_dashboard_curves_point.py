@@ -68,7 +68,9 @@ def test_the_link_opens_rows_on_the_very_mask(folder):
     mask = removed_rows(scored.read(folder).scores("lrp"), "morf", 0.3)
     table = next(one.value for one in there.dataframe if "In the mask" in one.value)
     assert table["In the mask"].to_list() == [row in mask for row in table["Row id"]]
-    assert there.get("plotly_chart")[0].proto.alt.startswith("LRP, MoRF 30%")
+    alt = there.get("plotly_chart")[0].proto.alt
+    assert alt.startswith("LRP removes ")
+    assert "highest 30%" in alt
 
 
 def test_the_link_to_live_edit_takes_the_scores_of_the_run(tmp_path):
