@@ -8,12 +8,13 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.findings.rows import counted, counts, early_to_late, left_out, most_alike
+from dashboard.charts.findings.rows import as_random, counted, counts, early_to_late, left_out, most_alike
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 Ends = tuple[float, float]
 _COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
+_MORE, _NO_MORE = "more than random rows", "no more than random rows"  # above the pairs that share so much
 _GROUPS = ("more early", "in between", "more late")  # of `early_to_late`, above their lines
 _BLOCKS = 10  # that have labels at most; as many have numbers in their cells, since a phone has no room for more
 
@@ -73,32 +74,38 @@ def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, b
 
 
 def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> go.Figure:
-    """The share of rows in common of every pair that a sentence names, a mark per sublayer; most alike first.
-    sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
-    figure, order = go.Figure(), most_alike(sublayers)
+    """The share of rows in common of every pair that a sentence names, a mark per sublayer; most alike first, after
+    them in grey those of `as_random`. sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer
+    is called."""
+    figure, pairs, near = go.Figure(), most_alike(sublayers), as_random(sublayers)
+    order: list[tuple[str, str] | str] = [pair for pair in pairs if pair not in near]
+    order = [_MORE, *order] * bool(order) + [_NO_MORE, *(pair for pair in pairs if pair in near)] * bool(near)
     tables = {title: counted(table.drop_nulls("jaccard")) for title, table in sublayers.items()}
     known = pl.concat(tables.values())
-    for place, (a, b) in enumerate(order):
-        axes.joined(figure, known.filter(selector_a=a, selector_b=b)["jaccard"].to_list(), place, width=1)
+    for a, b in pairs:
+        values = known.filter(selector_a=a, selector_b=b)["jaccard"].to_list()
+        axes.joined(figure, values, order.index((a, b)), width=1)
     for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
-        rows = table.select("selector_a", "selector_b", "jaccard", "expected_random").iter_rows()
+        rows = table.select("selector_a", "selector_b", "jaccard", "expected_random").rows()
         marks = [
             dots.Dot(order.index((a, b)), value, _told(a, b, f"{title}: Jaccard {value:.4f}", random))
             for a, b, value, random in rows
         ]
-        dots.add(figure, title, marks, _COLOUR, symbol)
+        colours = [palette.REFERENCE if row[:2] in near else _COLOUR for row in rows]
+        dots.add(figure, title, marks, colours, symbol)
     if known["expected_random"].count():
         figure.add_vrect(
             known["expected_random"].min(), known["expected_random"].max(), fillcolor=palette.REFERENCE, opacity=0.18,
             line_width=0, layer="below", annotation_position="top left",
-            annotation={"text": "random rows, from pair to pair", "font": {"color": palette.REFERENCE}},
+            annotation={"text": "expected of random rows", "font": {"color": palette.REFERENCE}},
         )  # fmt: skip
     most = known["jaccard"].max()
     every = pl.concat(sublayers.values()).drop_nulls("jaccard")
     if known.height < every.height:
         below += left_out({*every["selector_a"], *every["selector_b"]}, "left out")
     return dots.finished(
-        figure, [" · ".join(map(palette.title, pair)) for pair in order],
+        figure,
+        [f"<b>{one}</b>" if isinstance(one, str) else " · ".join(map(palette.title, one)) for one in order],
         "rows in both masks, of those in either (Jaccard)", heading, below,
         row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
         axis={"range": [0, 1.06 * most if isinstance(most, float) and most else 1], "tickformat": ".0%"},
@@ -113,6 +120,7 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
     for title, names in zip(_GROUPS, groups, strict=True):
         lines += [(f"<b>{title}</b>", "")] * bool(names and (groups[0] or groups[-1]))
         lines += [(palette.title(name), name) for name in names]
+    colour, bar = matrix.around(shares)
     rows = {(row["selector"], row["block"]): row for row in shares.iter_rows(named=True)}
     table = [[rows.get((name, block), {}) for block in blocks] for _, name in lines]
     return matrix.matrix(
@@ -125,8 +133,7 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
                 f"({row['share']:.1%})" if row else "" for row in line
             ] for (label, _), line in zip(lines, table, strict=True)
         ],
-        span=(0.0, max(shares["share"], default=1.0)), corner=("block, from the first to the last", ""),
-        bar={"tickformat": ".0%"},
+        span=(-1.0, 1.0), diverging=True, corner=("block, from the first to the last", ""), colour=colour, bar=bar,
     )  # fmt: skip
 
 

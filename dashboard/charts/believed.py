@@ -207,8 +207,7 @@ def quadrant(
         look = palette.style(row["selector"])
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
-        partly = row["validity"] == "partly" and row[column] >= goal
-        about = ["sufficient in part"] * partly + ["undecided"] * hollow
+        about = ["in part"] * (row["validity"] == "partly" and row[column] >= goal) + ["undecided"] * hollow
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
             text=[": ".join([look.title, *[", ".join(about)] * bool(about)])],
@@ -233,20 +232,22 @@ def quadrant(
         font = {"color": palette.REFERENCE}
         figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
-    harm = f"harm avoided compared with random rows ({limits.rate:.0%} removed)"
-    title = harm if known else "log gap (nats per token)"
+    harm = f"less harm than random rows do → ({limits.rate:.0%} removed; 0%: as much or more)"
+    title = harm if known else "log gap (nats per token) →"
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
         figure.update_yaxes(tickformat=".0%")
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
-    figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
-    below = "right: same rows from other text; up: less harm" + ", 0% as much as random rows or more" * known
-    below += "; bars: 95% intervals over draws, undecided where they cross the limit" if of_drawn else ""
+    axis = {"text": f"same rows from other text → ({name}, {said})"}
+    figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
+    below = ["bars: 95% intervals over draws, undecided where they cross the limit"] * bool(of_drawn)
     if known:
+        if verdicts.filter(pl.col("validity") == "partly", pl.col(column) >= goal).height:
+            below.append("in part: sufficient here, its gap between the orders too small at some rates")
         names = verdicts.filter(stability="not applicable")["selector"]
-        below += f"; not here, as they read no text: {words.titles(names.to_list())}" if names.len() else ""
-    return finished(figure, "Stability against validity", below, 470)
+        below += [f"not drawn, as they read no text: {words.titles(names.to_list())}"] * bool(names.len())
+    return finished(figure, "Stability against validity", "; ".join(below), 470)
 
 
 def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[str, bool]:

@@ -59,14 +59,13 @@ def curves(
     stands in order in a zone over it.
     seeds: `series.points` of one seed each of the random ranking: thin lines in the place of their mean."""
     shift = baseline if relative else 0.0  # what to take from every NLL; None: nothing can be drawn
-    rows = drawn.filter(order=order) if shift is not None else drawn.clear()
-    alone = [one.filter(order=order) for one in seeds] if shift is not None else []
-    if alone:
-        rows = pl.concat([rows.filter(pl.col("selector") != BASELINE), *alone])
+    both = pl.concat([drawn.filter(pl.col("selector") != BASELINE), *seeds]) if seeds else drawn
+    both = both if shift is not None else both.clear()  # both orders have one axis
+    rows, alone = both.filter(order=order), [one.filter(order=order) for one in seeds if shift is not None]
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-    for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
+    for nll, plateau in zip(both["nll"], both["plateau"], strict=True):
         if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
             (ceilings if beyond else heights).append((nll - base) / LN10)
@@ -77,6 +76,7 @@ def curves(
     traces = [curve(by_selector[name,], name, base) for name in names]
     for number, one in enumerate(alone):
         thin = curve(one, BASELINE, base) | {"error_y": None, "showlegend": number == 0, "opacity": 0.6}
+        thin["legendgroup"] = None if number else BASELINE
         thin["line"], thin["marker"] = {**thin["line"], "width": 1}, {**thin["marker"], "size": 4}
         traces.append(thin)
     at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
@@ -113,20 +113,19 @@ def curves(
             marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
             hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
         )  # fmt: skip
-    at_once = rows.filter(pl.col("rate") > 0).group_by("selector").agg(pl.col("destroyed").all()).filter("destroyed")
-    gone = {palette.title(name) for name in at_once["selector"] if name != BASELINE}
-    if limit is not None and len(gone) > 2:  # by no more than this can they be told apart
+    alive = rows.filter(~pl.col("destroyed"), pl.col("rate") <= Thresholds().rate)["rate"]
+    told = alive.max() if order == "lerf" else rows.filter(pl.col("rate") > 0)["rate"].min()
+    lost = rows.filter("destroyed", pl.col("selector") != BASELINE, pl.col("rate") == pl.lit(told, pl.Float64))
+    gone = set() if limit is None else set(map(palette.title, lost["selector"]))  # who destroys the model there
+    if order == "lerf":
+        figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in gone)
+    if len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]
         figure.for_each_trace(lambda trace: trace.update(showlegend=False), selector=lambda trace: trace.name in gone)
         figure.add_annotation(
             text=f"{len(gone)} scores", x=1, xref="paper", y=sum(ends) / len(ends), xanchor="left", showarrow=False,
             font={"color": palette.REFERENCE}, name="line end",
         )  # fmt: skip
-    alive = rows.filter(~pl.col("destroyed"), pl.col("rate") <= Thresholds().rate)["rate"]
-    if limit is not None and order == "lerf" and not alive.is_empty():  # who destroys the model there stands back
-        at_end = rows.filter(pl.col("rate") == alive.max(), pl.col("selector") != BASELINE, "destroyed")
-        back = set(map(palette.title, at_end["selector"]))
-        figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in back)
     rates = sorted(set(rows["rate"]))
     if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:  # on a linear axis small ones lie on each other
         for trace in figure.data:

@@ -35,7 +35,6 @@ def weights(
     count, columns = values.shape
     first, last = max(0, row - _NEAR), min(count, row + _NEAR + 1)
     shown, near = values[first:last].copy(), list(range(first, last))
-    named = [row, *(one for one in (first, last - 1) if abs(one - row) > 1)]  # so that large type has room
     if zeroed:
         shown[row - first] = 0
     figure = make_subplots(
@@ -51,8 +50,8 @@ def weights(
             z=part / (float(np.quantile(np.abs(whole), 0.99)) or 1.0), y=y, customdata=part, coloraxis="coloraxis",
             name=name, hovertemplate=f"{name}: %{{customdata:.4f}}<extra></extra>", row=places[0], col=places[1],
         )  # fmt: skip
-    numbers = [[f"{out[one]:.1f}" if one in named else ""] for one in near]
-    figure.data[-1].update(text=numbers, texttemplate="%{text}", textfont={"size": BASE_PX})
+    text = [[f"{out[one]:.1f}"] for one in near]
+    figure.data[-1].update(text=text, texttemplate="%{text}", textfont={"size": BASE_PX})
     for x, col in ((columns, 1), (1, 2)):
         edges = {"x0": -0.5, "x1": x - 0.5, "y0": row - 0.5, "y1": row + 0.5}
         figure.add_shape(**edges, line={"width": 2, "color": matrix.OUTLINE}, row=2, col=col)
@@ -61,7 +60,7 @@ def weights(
     for col, title in ((1, f"{columns} weights of each row"), (2, "output")):
         figure.update_xaxes(**axes.titled(title), row=2, col=col)
     figure.update_yaxes(tickvals=[0], ticktext=["input"], row=1, col=1)
-    names = {"tickvals": named, "ticktext": [f"row {one}" for one in named]}
+    names = {"tickvals": near, "ticktext": [f"row {one}" for one in near]}
     figure.update_yaxes(range=[last - 0.5, first - 0.5], **names, row=2, col=1)
     key = {"title": "number", "tickvals": [-1, 0, 1], "ticktext": ["negative", "0", "positive"]}
     figure.update_layout(coloraxis={"colorscale": matrix.DIVERGING, "cmin": -1, "cmax": 1, "colorbar": key})

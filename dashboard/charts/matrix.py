@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.colors import sample_colorscale
 
-from dashboard.charts import axes, figure_size, palette
+from dashboard.charts import axes, figure_size, formats, palette
 
 SEQUENTIAL, DIVERGING = "Viridis", "PuOr"  # both keep their order for people who see fewer colours
 _ROW_PX = 34
@@ -115,6 +115,15 @@ def thinned(labels: Sequence[str], most: int) -> list[str]:
     return [label if place % step == 0 else "" for place, label in enumerate(labels)]
 
 
+def around(layers: pl.DataFrame) -> tuple[Callable[[float], float], dict[str, Any]]:
+    """What colours of shares show, -1 to 1: 0 at that of all rows, as by lot; and the ticks of their bar.
+    layers: rows, and how many of them are removed."""
+    removed, rows = layers.select(pl.col("removed", "rows").sum()).row(0)
+    fair = min(max(removed / max(rows, 1), 1e-9), 1 - 1e-9)
+    bar = {"tickvals": [-1, 0, 1], "ticktext": ["0%", f"{formats.rate(fair)}:<br>by lot", "100%"]}
+    return lambda share: (share - fair) / (fair if share < fair else 1 - fair), bar
+
+
 def number(value: float) -> str:
     """Two decimals, `0.63`, `−0.05`, without a negative zero."""
     shown = f"{value:.2f}"
@@ -139,8 +148,12 @@ def cells(
         "score": ("{:.3g}", places(finite), 0.0, (f"{least:.2g}", f"{most:.2g}")),
         "difference": ("{:+.0f}", signed_places(finite), -1.0, (f"−{far:.0f}", f"+{far:.0f}")),
     }[kind]
+    labels = {name: plain(name) for name in projections}
+    if kind == "share":  # with the share of all rows of the projection
+        sums = frame.group_by("projection").agg(pl.col("removed").sum() / pl.col("rows").sum())
+        labels = {name: f"{labels[name]} {share:.0%}" for name, share in sums.iter_rows()}
     figure = matrix(
-        values, list(map(plain, projections)), thinned([f"block {block}" for block in blocks], NUMBERED),
+        values, [labels[name] for name in projections], thinned([f"block {block}" for block in blocks], NUMBERED),
         heading=heading, below=below,
         text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
         diverging=low < 0, span=(low, 1.0), colour=colour,

@@ -10,14 +10,14 @@ from dashboard.charts import dots, palette
 from dashboard.charts.dots import Dot
 from dashboard.charts.findings.curves import cleared
 
-_DASHES = {"by chance": "dot", "with all rows": "solid"}
+_DASHES = {"chance": "dot", "all rows": "solid"}
 
 
 def at_rate(
     panels: Mapping[str, pl.DataFrame], rate: float, below: str, hover: Callable[[dict[str, Any]], str]
 ) -> go.Figure:
     """Every panel's accuracy with all rows and that by chance as lines, and each selector's with what it must clear
-    chance by (`cleared`), on both sides, within 0 to 1.
+    chance by (`cleared`), on both sides, within 0 to 1: filled where it does.
     panels: by title: the columns of `over_seeds`. Those that keep most of the first panel stand first."""
     at = {title: cleared(points, rate) for title, points in panels.items()}
     first = next(iter(at.values())).sort("accuracy", descending=True, maintain_order=True)
@@ -31,11 +31,14 @@ def at_rate(
             look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]
             ends = (None, None) if need is None else (max(share - need, 0.0), min(share + need, 1.0))
             dot = Dot(order.index(row["selector"]), share, f"<b>{look.title}</b><br>{hover(row)}", *ends)
-            dots.add(figure, look.title, [dot], look.colour, look.symbol, size=12, legend=False, where=where)
+            over = row["chance"] is None or share - (need or 0.0) > row["chance"]
+            symbol = look.symbol + "-open" * (not over)
+            dots.add(figure, look.title, [dot], look.colour, symbol, size=12, legend=False, where=where)
         known = (points["chance"].mean(), points.filter(pl.col("rate") == 0)["accuracy"].mean())
-        for level, dash in zip(known, _DASHES.values(), strict=True):
+        for level, (name, dash) in zip(known, _DASHES.items(), strict=True):
             if isinstance(level, float):
-                figure.add_vline(level, line={**palette.DOTTED, "dash": dash}, **where)
-    for name, dash in _DASHES.items():
-        figure.add_scatter(x=[None], y=[None], mode="lines", name=name, line={**palette.DOTTED, "dash": dash})
+                note = {"text": name * (title == next(iter(panels))), "font": {"color": palette.REFERENCE}}
+                figure.add_vline(
+                    level, line={**palette.DOTTED, "dash": dash}, annotation=note, annotation_position="top", **where
+                )
     return figure

@@ -17,8 +17,8 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both ends"), "MoRF only": (PARTLY, "top end"), "LeRF only": (PARTLY, "low end"),
-    "not": (NO, "neither end"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
+    "specific": (YES, "both"), "MoRF only": (PARTLY, "highest"), "LeRF only": (PARTLY, "lowest"),
+    "not": (NO, "neither"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
     "stable": (YES, "stable"), "not": (NO, "not stable"), "not applicable": (UNKNOWN, "no text"),

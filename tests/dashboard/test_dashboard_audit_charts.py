@@ -85,7 +85,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     assert inside == ["Wanda"]
     silent = verdicts.with_columns(stability=pl.lit("not applicable"))
     told = believed.quadrant(silent, "jaccard", 0.8, Thresholds()).layout.title.text
-    assert told.endswith("not here, as they read no text: Consensus-2, LRP, IG and Wanda</sub>") is known
+    assert told.endswith("not drawn, as they read no text: Consensus-2, LRP, IG and Wanda</sub>") is known
     assert "read no text" not in by_gap.layout.title.text
     if known:
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
@@ -99,7 +99,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     assert not bars["LRP"].visible
     by_spearman = believed.quadrant(verdicts, "spearman", 0.95, Thresholds())
     for figure, stable in ((by_gap, "Jaccard"), (by_spearman, "Spearman")):
-        assert figure.layout.xaxis.title.text.startswith(stable)
+        assert f"({stable}, " in figure.layout.xaxis.title.text
 
 
 def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():

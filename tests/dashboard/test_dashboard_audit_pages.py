@@ -97,7 +97,9 @@ def test_disjoint_draws_stand_beside_nested_sizes():
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
     assert any(heading.value == "Nested sizes" for heading in app.header)
     quadrant = figures(page("believed"))[0]
-    assert quadrant["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
+    assert (
+        quadrant["layout"]["xaxis"]["title"]["text"] == "same rows from other text → (Jaccard, between disjoint draws)"
+    )
 
 
 def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
@@ -200,7 +202,7 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
 def test_agreement_lists_overlaps_that_were_counted_by_hand():
     [drawn] = figures(page("where", rate="20%"))
     labels = drawn["layout"]["yaxis"]["ticktext"]
-    marks = {trace["name"]: trace for trace in drawn["data"] if trace.get("name")}
+    marks = {trace["name"]: trace for trace in drawn["data"] if trace.get("customdata")}
     found = {
         (labels[place], sublayer): share
         for sublayer, title in (("attention", "Attention"), ("mlp", "MLP"))
@@ -209,15 +211,21 @@ def test_agreement_lists_overlaps_that_were_counted_by_hand():
     named = [
         (a, b) for a, b in pairs() if "random" not in (a, b) and not ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"})
     ]
-    assert len(labels) == len(named) == len(found) / 2
+    groups = [place for place, label in enumerate(labels) if label.startswith("<b>")]
+    assert len(labels) - len(groups) == len(named) == len(found) / 2
+    ends = drawn["layout"]["shapes"][-1]
     means = []
     for a, b in named:
         label = next(one for one in labels if set(one.split(" · ")) == {palette.title(a), palette.title(b)})
         both = [jaccard_of(a, b, 0.2, rows_of(sublayer)) for sublayer in ("attention", "mlp")]
         assert [found[label, sublayer] for sublayer in ("attention", "mlp")] == pytest.approx(both)
-        means.append((labels.index(label), sum(both) / 2))
-    in_order = [mean for _, mean in sorted(means)]
-    assert in_order == pytest.approx(sorted(in_order, reverse=True))
+        above = labels[max(place for place in groups if place < labels.index(label))]
+        near = max(both) <= max(ends["x0"], ends["x1"])
+        assert above == f"<b>{'no ' * near}more than random rows</b>"
+        means.append((labels.index(label), near, sum(both) / 2))
+    assert [mean[1:] for mean in sorted(means)] == sorted(
+        (mean[1:] for mean in means), key=lambda one: (one[0], -one[1])
+    )
 
 
 @pytest.mark.usefixtures("full")

@@ -62,6 +62,8 @@ def test_what_is_destroyed_stands_in_order_in_a_zone_above_the_axis(drawn):
     assert list(lrp.error_y.array[2:]) == [0.0, 0.0]
     assert lrp.error_y.array[1] == before.error_y.array[1] > 0
     assert any(note.text == "destroyed: perplexity above 1,097" for note in figure.layout.annotations)
+    lerf = curve_chart.curves(drawn, "lerf", baseline=2.0, saturated=7.0)
+    assert lerf.layout.yaxis.range == figure.layout.yaxis.range  # one axis for both orders
     unharmed = curve_chart.curves(drawn, "morf", baseline=2.0, saturated=12.5)
     assert unharmed.layout.yaxis.range == plain.layout.yaxis.range
     assert not [shape for shape in unharmed.layout.shapes if shape.type == "rect"]
@@ -141,14 +143,13 @@ def test_who_destroys_the_model_stands_back_and_who_always_does_shares_a_name():
     assert back(figure(nlls, "morf")) == set()
     assert back(figure(["random", "ig", "wanda"])) == set()  # where nobody is left, nobody stands back
 
-    assert not [
-        note for note in figure(nlls).layout.annotations if note.name == "line end"
-    ]  # two of them: each has its own
+    two = {name: nlls[name] for name in ("fisher", "random", "ig", "wanda")}  # of them each has its own
+    assert not [note for note in figure(two).layout.annotations if note.name == "line end"]
     nlls["magnitude"] = (1, 8, 8)
     [joint] = [note for note in figure(nlls).layout.annotations if note.name == "line end"]
-    assert joint.text == "3 scores"
+    assert joint.text == "4 scores"
     alone = {trace.name for trace in figure(nlls).data if trace.showlegend is False}
-    assert alone == {"IG", "Wanda", "Magnitude"}
+    assert alone == {"LRP", "IG", "Wanda", "Magnitude"}
 
 
 def test_few_small_rates_have_the_same_room_each_and_keep_their_values():

@@ -5,6 +5,7 @@ import re
 import statistics
 
 import polars as pl
+import pytest
 from shipped_lines import frame, shipped, title
 
 from dashboard.charts import agreement, matrix, palette
@@ -45,30 +46,28 @@ def test_overlaps_of_pairs_in_both_sublayers():
     lines = [row for row in shipped("jaccard", 0.3) if row["jaccard"] is not None]
     both = {name: [row for row in lines if row["sublayer"] == name] for name in ("attention", "mlp")}
     tables = {name: frame(found) for name, found in both.items()}
-    told = rows.overlaps(tables, "Lowest 30%")
+    told = rows.overlaps(tables, "lowest 30%")
     mean = {}
     for row in filter(counts, lines):
         mean.setdefault(frozenset((row["selector_a"], row["selector_b"])), []).append(row["jaccard"])
     best = max(mean, key=lambda pair: statistics.mean(mean[pair]))
     assert frozenset(rows.most_alike(tables)[0]) == best
-    assert set(told.split("; ")[0].removeprefix("Lowest 30%: ").removesuffix(" share most").split(" and ")) == set(
-        map(title, best)
-    )
-    near = {}
+    assert set(told.split("; ")[-1].removesuffix(" share most").split(" and ")) == set(map(title, best))
+    near, most = {}, max(row["expected_random"] for row in filter(counts, lines))
     for row in filter(counts, lines):
         pair = frozenset((row["selector_a"], row["selector_b"]))
-        near[pair] = near.get(pair, True) and row["jaccard"] <= 1.5 * row["expected_random"]
+        near[pair] = near.get(pair, True) and row["jaccard"] <= most
     count = sum(near.values())
-    assert told.endswith(
-        f"; {count} of {len(near)} pairs hardly more than random rows, in attention and MLP alike"
-    ) == (count > 0)
-    far = {name: table.with_columns(jaccard=2 * pl.col("expected_random")) for name, table in tables.items()}
-    assert "hardly" not in rows.overlaps(far, "Lowest 30%")
+    assert set(map(frozenset, rows.as_random(tables))) == {pair for pair, is_near in near.items() if is_near}
+    begin = "{} of {} pairs share no more of their lowest 30% than random rows do; "
+    assert told.startswith(begin.format(count, len(near))) == (count > 0)
+    far = {name: table.with_columns(jaccard=2 * pl.col("expected_random").max()) for name, table in tables.items()}
+    assert rows.overlaps(far, "lowest 30%").endswith(" share most of their lowest 30%")
     alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
-    assert f"; {len(near)} of {len(near)} pairs hardly more" in rows.overlaps(alike, "Lowest 30%")
+    assert rows.overlaps(alike, "lowest 30%").startswith(begin.format(len(near), len(near)))
     alone = {"attention": tables["attention"].clear(), "mlp": alike["mlp"]}  # a model whose MLP alone was scored
-    assert rows.overlaps(alone, "Lowest 30%").endswith("pairs hardly more than random rows")
-    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
+    assert rows.overlaps(alone, "lowest 30%").startswith(begin.format(len(near), len(near)))
+    assert rows.overlaps({"mlp": frame(lines).clear()}, "lowest 30%") == "No overlap of the lowest 30% is known"
 
 
 def test_rank_correlations():
@@ -117,9 +116,9 @@ def test_how_evenly_masks_lie_over_the_blocks():
     assert any(who)
     told = rows.uneven(found).split("; ")
     for names, sentence in zip([names for names in who if names], told, strict=True):
-        assert re.split(", | and ", re.split(" takes? ", sentence)[0]) == list(map(title, names))
+        assert re.split(", | and ", re.split(" removes? ", sentence)[0]) == list(map(title, names))
     ends = ("early blocks", "late ones" if who[0] else "late blocks")
-    assert [one.split(" rows from ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
+    assert [one.split(" more of ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
     by_ratio = sorted(ratio, key=ratio.__getitem__, reverse=True)
     groups = rows.early_to_late(found)
     assert [*itertools.chain(*groups)] == by_ratio
@@ -127,7 +126,7 @@ def test_how_evenly_masks_lie_over_the_blocks():
     even = found.filter(selector="random")
     assert rows.uneven(even) == ("No mask removes twice as much of early blocks as of late ones, or the reverse")
     half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
-    assert rows.uneven(even.with_columns(share=half)) == "Random takes more rows from late blocks"
+    assert rows.uneven(even.with_columns(share=half)) == "Random removes more of late blocks"
     for few in (found.filter(block=0), found.with_columns(share=pl.lit(0.0))):  # one block; a mask of no rows
         assert rows.early_to_late(few) == [[], list(dict.fromkeys(found["selector"])), []]
 
@@ -140,11 +139,12 @@ def test_cells_of_blocks_go_from_early_to_late_under_the_names_of_their_groups()
     assert labels == list(map(title, itertools.chain(*groups)))
     assert sum(one.startswith("<b>") for one in drawn.layout.yaxis.ticktext) == sum(map(bool, groups))
     for label, line in zip(drawn.layout.yaxis.ticktext, cells.z, strict=True):
-        shares = [row["share"] for row in found.sort("block").iter_rows(named=True) if title(row["selector"]) == label]
-        assert list(line) == (shares or [None] * len(line))
+        own = [row["share"] for row in found.sort("block").iter_rows(named=True) if title(row["selector"]) == label]
+        shades = [(share - rate) / (rate if share < rate else 1 - rate) for share in own]  # 0: as by lot
+        assert list(line) == (pytest.approx(shades, abs=0.001) if own else [None] * len(line))
     assert cells.showscale
     flat = cells.z[list(drawn.layout.yaxis.ticktext).index("Random")]
-    assert max(abs(share - rate) for share in flat) < 0.1 * rate
+    assert max(map(abs, flat)) < 0.1
     assert sum(map(bool, drawn.layout.xaxis.ticktext)) <= 10
     alone = agreement.by_block(found.filter(selector="random", block=0), "a", "b")
     assert list(alone.layout.yaxis.ticktext) == ["Random"]
@@ -181,7 +181,10 @@ def test_cells_stand_under_the_names_of_their_sublayers_beside_a_bar():
         assert [(line.label.text, round(line.x0), round(line.x1)) for line in drawn.layout.shapes] == [
             ("Attention", 0, 1), ("MLP", 2, 2)
         ]  # fmt: skip
-        assert list(drawn.layout.xaxis.ticktext) == ["query<br>(q_proj)", "output<br>(o_proj)", "fc1"]
+        assert list(drawn.layout.xaxis.ticktext) == [
+            f"{name}<br>{share}" if kind == "share" else name
+            for name, share in (("query<br>(q_proj)", "25%"), ("output<br>(o_proj)", "100%"), ("fc1", "0%"))
+        ]
         assert drawn.data[0].showscale
         assert drawn.data[0].colorbar.ticktext == ticks
         assert ("2 removed (25.0%)" in drawn.data[0].customdata[0][0]) == (kind == "share")

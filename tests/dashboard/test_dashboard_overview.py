@@ -107,8 +107,8 @@ def chips(app):
 def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     found = chips(page())
     assert [[chip.label for chip in row] for row in found.values()] == [
-        [":green-badge[✓ yes]", ":green-badge[✓ both ends]", ":green-badge[✓ stable]"],
-        [":red-badge[✗ no]", ":red-badge[✗ neither end]", ":green-badge[✓ stable]"],
+        [":green-badge[✓ yes]", ":green-badge[✓ both]", ":green-badge[✓ stable]"],
+        [":red-badge[✗ no]", ":red-badge[✗ neither]", ":green-badge[✓ stable]"],
     ]
     app = page()
     names = [one.value for one in app.markdown]
@@ -167,10 +167,10 @@ def test_the_chips_say_what_the_tables_say():
     without = verdict_chips.lines(table, None)
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
-        ("specific", "✓ both ends"),
-        ("MoRF only", "~ top end"),
-        ("LeRF only", "~ low end"),
-        ("not", "✗ neither end"),
+        ("specific", "✓ both"),
+        ("MoRF only", "~ highest"),
+        ("LeRF only", "~ lowest"),
+        ("not", "✗ neither"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),
     ):

@@ -9,11 +9,11 @@ pytestmark = pytest.mark.browser
 FIGURES = {
     "Overview": "filled, lowest scores first", "Curves": "LeRF: lowest scores go first",
     "Where and who": "most alike first",
-    "Can it be believed": "right: same rows from other text; up: less harm",
-    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "rows that go",
+    "Can it be believed": "bars: 95% intervals over draws",
+    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "rows that are among",
+    "Learn": "One row among its neighbours",
 }  # fmt: skip
 TEXTS = {
-    "Learn": "The figure appears here once you have guessed.",
     "Live edit": "Prompt",
     "Runs": "Delete this run",
     "Reference": "Licences",

@@ -15,6 +15,7 @@ from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate
+_FEW = 4  # that leave a model, all of them named
 LEVEL = 0.05  # of any false difference among all pairs (Bonferroni)
 NOTHING_APART = "No difference beyond the errors"
 
@@ -117,6 +118,13 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
         scores = set(rows["selector"]) - {BASELINE}
         every = f"All {len(scores)} scores" if scores == set(destroyed) and len(scores) > 2 else ""
         return f"{every or words.titles(destroyed)} {verb} the model {when}; {_alive(alive, order, '', shift)}"
+    if len(destroyed) > 2 and order == "lerf" and alive.height <= _FEW and alive["nll"].is_finite().all():
+        alive = alive.sort("nll", maintain_order=True)
+        ends = list(dict.fromkeys(formats.perplexity(alive["nll"][place] - shift) for place in (0, -1)))
+        names = list(map(palette.title, alive["selector"]))
+        who, verb = words.listed(names), words.verb(names, "does", "do")
+        of = "" if shift == 0.0 else " times the unmasked model's"
+        return f"Only {who} {verb} not destroy the model {when}: perplexity {' to '.join(ends)}{of}"
     said = _alive(alive, order, f" {when}", shift)
     who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in said else _rest(destroyed, "{} scores")
     return said + (f"; {who} {verb} the model" if destroyed else "")
@@ -231,14 +239,15 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
 
 
 def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
-    """`, of which 1 destroys the model at 0.25%`: where the mean over seeds of a random ranking says little; else "".
+    """`LeRF: 1 of 3 random rankings destroys the model at 0.25%.`: where the mean over seeds says little; else "".
     limit: NLL above which the model is destroyed, None where that is not known."""
     seeded = frame.filter(model=model, order=order, selector=BASELINE)
     for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
         destroyed = int((cells["nll"] > limit).sum())
         if 0 < destroyed < cells.height:
             verb = words.verb(["one"] * destroyed, "destroys", "destroy")
-            return f", of which {destroyed} {verb} the model at {formats.rate(rate)}"
+            title, count = series.ORDER_TITLES[order], cells.height
+            return f"{title}: {destroyed} of {count} random rankings {verb} the model at {formats.rate(rate)}."
     return ""
 
 
@@ -264,8 +273,8 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     who = words.listed(list(map(palette.title, best)))
     rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
     stays, does = words.verb(best, "stays", "stay"), words.verb(rest, "does", "do")
-    negated = f"{words.verb(rest, 'is', 'are')} not shown to" if beyond else f"{does} not"
-    return f"{heading}: {who} {stays} above chance {when}; {_rest(rest)} {negated}"
+    others = f"{_rest(rest)}: not shown" if beyond else f"{_rest(rest)} {does} not"
+    return f"{heading}: {who} {stays} above chance {when}; {others}"
 
 
 def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:

@@ -9,7 +9,6 @@ from dashboard.charts import matrix, palette
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
-_HARDLY = 0.5  # of what random rows share
 _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
@@ -30,17 +29,24 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
 
 
 def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
-    """Of one rate: who share most in the mean over the sublayers, and how many pairs share hardly more than random rows
-    in each of them, by at most `_HARDLY` of what these share. sublayers: as `overlap`, by id."""
+    """Of one rate: who share most in the mean over the sublayers, and how many pairs are `as_random`.
+    sublayers: as `overlap`, by id; when: which rows."""
     if not (order := most_alike(sublayers)):
-        return f"{when}: no overlap is known"
-    tables = [table.drop_nulls("jaccard") for table in sublayers.values() if table["jaccard"].count()]
-    where = ", in attention and MLP alike" if len(tables) > 1 else ""
-    near = pl.col("jaccard") <= (1 + _HARDLY) * pl.col("expected_random")
-    by_pair = pl.concat(map(counted, tables)).group_by("selector_a", "selector_b")
-    hardly = by_pair.agg(near.fill_null(False).all())["jaccard"].sum()
-    more = f"; {hardly} of {len(order)} pairs hardly more than random rows{where}" if hardly else ""
-    return f"{when}: {words.titles(order[0])} share most{more}"
+        return f"No overlap of the {when} is known"
+    near = len(as_random(sublayers))
+    most = f"{words.titles(order[0])} share most"
+    if not near:
+        return f"{most} of their {when}"
+    return f"{near} of {len(order)} pairs share no more of their {when} than random rows do; {most}"
+
+
+def as_random(sublayers: Mapping[str, pl.DataFrame]) -> set[tuple[str, str]]:
+    """The pairs that are named and in no sublayer share more than what is expected of random rows, at most of any
+    pair."""
+    known = pl.concat([counted(table.drop_nulls("jaccard")) for table in sublayers.values()])
+    most = known["expected_random"].max()
+    near = (pl.col("jaccard") <= pl.lit(most, pl.Float64)).fill_null(False).all()
+    return set(known.group_by("selector_a", "selector_b").agg(near).filter("jaccard").drop("jaccard").rows())
 
 
 def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
@@ -147,7 +153,7 @@ def uneven(masks: pl.DataFrame) -> str:
     """Which selectors are at the ends of `early_to_late`."""
     early, _, late = early_to_late(masks)
     parts = [
-        f"{words.titles(names)} {words.verb(names, 'takes', 'take')} more rows from {where}"
+        f"{words.titles(names)} {words.verb(names, 'removes', 'remove')} more of {where}"
         for names, where in ((early, "early blocks"), (late, "late ones" if early else "late blocks")) if names
     ]  # fmt: skip
     return "; ".join(parts) or "No mask removes twice as much of early blocks as of late ones, or the reverse"

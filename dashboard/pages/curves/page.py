@@ -85,7 +85,7 @@ def render() -> None:
     if under:
         notes.insert(0, f"Rows changed by the intervention {under}.")
     if view == CURVES:
-        _curves_tab(picked, drawn, orders, relative, under)
+        notes += _curves_tab(picked, drawn, orders, relative, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
         gaps = series.gaps(drawn.points)
@@ -158,15 +158,15 @@ def _say_without_baseline(baselines: dict[str, float | None]) -> None:
         )
 
 
-def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relative: bool, under: str) -> None:
-    """under: the intervention that was chosen, "" where there is no choice."""
+def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relative: bool, under: str) -> list[str]:
+    """The notes on it. under: the intervention that was chosen, "" where there is no choice."""
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
     clickable = not picked.published and (picked.folder / scored.SCORES).is_file()  # so that a point has a mask
     limit = drawn.curves.saturated_above
-    apart = {order: findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders}
-    seeds = _seeds(drawn, orders) if any(apart.values()) else []
+    apart = [findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders]
+    seeds = _seeds(drawn, orders) if any(apart) else []
     thin = f"; thin: {len(seeds)} random rankings" if seeds else ""
     figures = {
         order: curve_chart.curves(
@@ -182,9 +182,9 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
                 tools.show(
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=_key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=unmasked if relative else 0.0),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + (thin + apart[order]) * bool(seeds),
-                    hero=True,
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + thin, hero=True,
                 )  # fmt: skip
+    return list(filter(None, apart)) if seeds else []
 
 
 def _key_of(order: str) -> str:
@@ -201,8 +201,7 @@ def _clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
             if not isinstance(number, int) or not isinstance(place, int) or not 0 <= number < len(figure.data):
                 continue
             trace = figure.data[number]
-            lines = trace.legendgroup and trace.showlegend is not False and trace.x is not None
-            if lines and 0 <= place < len(trace.x):
+            if trace.legendgroup and trace.x is not None and 0 <= place < len(trace.x):
                 found.append(Point(trace.legendgroup, order, float(trace.x[place])))
     return found
 

@@ -17,7 +17,6 @@ from dashboard.state.offers import Offer
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_to_type
-from engine.stats.limits import Thresholds
 from engine.studies.verdict.judged_selectors import as_judged_now
 from precomputed.paper_tables import load_table
 
@@ -69,8 +68,8 @@ VERDICT_WORDS = (
 )
 _NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 170, 8
 GLOSS = {
-    verdict_chips.SUFFICIENT: f"its lowest {Thresholds().rate:.0%}: little harm",
-    verdict_chips.SPECIFIC: "beats rows of the same layers",
+    verdict_chips.SUFFICIENT: "half of random's harm or less",
+    verdict_chips.SPECIFIC: "which rows beat their layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
@@ -231,8 +230,8 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     sentence: False where a figure says it. Errors: InputError where a table cannot be read."""
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
-        sentences = [] if verdicts is None else [verdict_chips.answer(verdicts)]
-        sentences += [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        sentences = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
+        sentences += [] if verdicts is None else [verdict_chips.answer(verdicts)]
         if sentences:
             layout.finding(". ".join(sentences))
     if verdicts is None:
