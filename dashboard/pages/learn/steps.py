@@ -271,7 +271,7 @@ def _request(point: Point, prompt: str, seed: int | None) -> answers.Request:
 def outputs(weights: npt.NDArray[np.float32], row: int) -> tuple[npt.NDArray[np.float64], ...]:
     """A made-up input (fixed normal numbers) [columns], and what a matrix makes of it as it is and with one row zeroed,
     both [rows]."""
-    given = np.random.default_rng(0).standard_normal(weights.shape[1])
+    given = np.random.default_rng(0).standard_normal((weights.shape[1],))
     before = weights.astype(np.float64) @ given
     edited = weights.astype(np.float64)
     edited[row] = 0
