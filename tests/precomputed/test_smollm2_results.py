@@ -158,6 +158,29 @@ def test_readme_says_what_controls_and_refusal_edits_do() -> None:
     assert (set(after["lambda"]), set(after["k"])) == ({0.2, 0.6}, {0.005, 0.01, 0.02})
 
 
+def test_readme_says_which_published_claims_hold() -> None:
+    text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
+    table = read_table(RESULTS, "published_claims")
+    assert set(table["answer"]) == {"fails"}
+    assert "**Three published claims, measured here on rows, do not hold**" in text
+    rows = {(row["selector_a"], row["selector_b"]): row for row in table.iter_rows(named=True)}
+    for (a, b), said in {
+        (
+            "lrp",
+            "ig",
+        ): "With the lowest 30% gone perplexity is {:,.0f} by lrp and {:.1f} by ig, where the paper "
+        "printed {published_a:g} and {published_b:g}",
+        ("wanda", "magnitude"): "with the lowest 1% gone {:.1f} by wanda and {:.1f} by magnitude",
+    }.items():
+        row = rows[a, b]
+        assert row["rate"] == float(re.findall(r"(\d+)%", said)[0]) / 100
+        assert said.format(math.exp(row["value_a"]), math.exp(row["value_b"]), **row) in text
+    relp = rows["relp", "grad_x_input"]
+    first, second = (_short(f"{relp[name]:.3f}") for name in ("value_a", "value_b"))
+    effects = f"by {first} with relp and by {second} with gradient"
+    assert f"Of {relp['units_sampled']} rows removed one by one the effects correlate {effects}" in text
+
+
 def _short(number: str) -> str:
     """Without the zero before the point, as the README has it."""
     return number.removeprefix("0")
