@@ -17,7 +17,7 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both"), "MoRF only": (PARTLY, "highest"), "LeRF only": (PARTLY, "lowest"),
+    "specific": (YES, "both"), "MoRF only": (PARTLY, "high only"), "LeRF only": (PARTLY, "low only"),
     "not": (NO, "neither"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
@@ -107,16 +107,10 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
 
 
 def answer(verdicts: pl.DataFrame) -> str:
-    """Which scores one may trust, in one sentence: faithful ones, then sufficient ones; baselines of random rows are
-    no answer. verdicts: of one model, in today's words."""
-    judged = verdicts.filter(pl.col("selector") != BASELINE)
-    faithful, sufficient = (judged.filter(validity=word)["selector"].to_list() for word in ("faithful", "sufficient"))
-    told = [NONE_FAITHFUL]
-    if faithful:
-        told = [f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful"]
-    if sufficient:
-        told.append(f"{words.titles(sufficient, 99)} {words.verb(sufficient, 'is', 'are')} sufficient")
-    return "; ".join(told)
+    """Which scores one may trust, in one sentence; baselines of random rows are no answer.
+    verdicts: of one model, in today's words."""
+    faithful = verdicts.filter(pl.col("selector") != BASELINE, validity="faithful")["selector"].to_list()
+    return f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful" if faithful else NONE_FAITHFUL
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:

@@ -69,7 +69,7 @@ VERDICT_WORDS = (
 _NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 170, 8
 GLOSS = {
     verdict_chips.SUFFICIENT: "half of random's harm or less",
-    verdict_chips.SPECIFIC: "which rows beat their layers",
+    verdict_chips.SPECIFIC: "beats random rows of its layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
