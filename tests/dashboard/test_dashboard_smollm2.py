@@ -140,6 +140,12 @@ def test_an_edit_that_would_first_be_measured_for_minutes_waits_for_run(
         assert (app.session_state["live-shown"] is not before) == run
 
 
+def test_break_it_opens_on_it(here: Path) -> None:
+    app = run_page("live", live_view="Break it")
+    assert [*app.exception, *app.warning] == []
+    assert app.text_input(key="prompt").value == shipped.GENERAL_QUESTIONS[0]
+
+
 def _heads(app: Any) -> list[str]:
     return [one.proto.body for one in app.get("html") if "sa-head" in one.proto.body and "<style" not in one.proto.body]
 

@@ -102,7 +102,7 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
                     on_click=st.session_state.update, args=({"edit_model": title},),
                 )  # fmt: skip
     possible = bool(model_id and edit.selector)
-    recorded = model_id == shipped.SMOLLM2 and possible and shipped_effects.is_recorded(edit, model_id)
+    recorded = model_id == shipped.SMOLLM2 and possible and not walk and shipped_effects.is_recorded(edit, model_id)
     soon = recorded or walk or model_id != shipped.SMOLLM2
     takes = own_run.wait(model_id) if possible and not recorded else ""
     takes = takes if soon else f"A new edit: press Run. {takes}"
