@@ -10,6 +10,8 @@ from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from dashboard.state.sources import Source
 
+_FEW = 4
+
 
 class Drawn(NamedTuple):
     """What a part has drawn. values: of its downloads, None for none; more: draws what its fold holds, when that is
@@ -38,8 +40,10 @@ def page(title: str, line: str, parts: Mapping[str, Part]) -> None:
 
 
 def choose(bar: DeltaGenerator, names: tuple[str, ...], key: str) -> str:
-    """key: of the choice, in links."""
-    return selection.switch("Part", names, key, default=names[0], place=bar)
+    """Few stand beside each other, more in a list that opens. key: of the choice, in links."""
+    return (selection.switch if len(names) <= _FEW else selection.choose)(
+        "Part", names, key, default=names[0], place=bar
+    )
 
 
 def draw(stage: DeltaGenerator, bar: DeltaGenerator, name: str, part: Part) -> None:

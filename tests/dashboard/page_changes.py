@@ -67,10 +67,10 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
         }),
     ],
     "believed": [
-        ({}, {"measure": switch("measure", "spearman"), "domain": switch("part", "Second domain")}),
+        ({}, {"measure": switch("measure", "spearman"), "domain": box("part", "Second domain")}),
         ({"part": "Stability", "more": "true"}, {"rate": slider("stability_rate", 0.2)}),
         ({"part": "Controls", "more": "true"}, {
-            "order": switch("control_order", "MoRF"), "depth": switch("part", "Explained by depth"),
+            "order": switch("control_order", "MoRF"), "depth": box("part", "Explained by depth"),
         }),
         ({"part": "Dangerous groups", "more": "true"}, {}),
         ({"part": "Single units", "more": "true"}, {"absolute": switch("single_effects", "Absolute")}),
