@@ -65,11 +65,13 @@ def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, b
 
     rows, columns = selectors[1:], selectors[:-1]
     cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
+    # What no sentence names is pale; all have their colour where there are no others.
+    told = {(i, j): counts(a, b) for i, a in enumerate(rows) for j, b in enumerate(columns) if j <= i}
     return matrix.matrix(
         [[number for number, _ in line] for line in cells], list(map(palette.title, columns)),
         list(map(palette.title, rows)), heading=heading, below=f"{below}; bright: alike{left_out(selectors)}",
         text=matrix.number, hover=[[words for _, words in line] for line in cells], span=ends,
-        pale=_pale(rows, columns),
+        pale={cell for cell, named in told.items() if not named} if any(told.values()) else set(),
     )  # fmt: skip
 
 
@@ -140,9 +142,3 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
 def _told(a: str, b: str, value: str, random: float | None) -> str:
     chance = f"<br>random masks of the same sizes: {random:.4f}" if axes.is_finite(random) else ""
     return f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value}{chance}"
-
-
-def _pale(rows: Sequence[str], columns: Sequence[str]) -> set[tuple[int, int]]:
-    """The cells that no sentence names; all have their colour where there are no others."""
-    cells = {(i, j): counts(a, b) for i, a in enumerate(rows) for j, b in enumerate(columns) if j <= i}
-    return {cell for cell, named in cells.items() if not named} if any(cells.values()) else set()

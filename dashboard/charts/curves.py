@@ -141,24 +141,11 @@ def curves(
 def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     """A selector's perplexities as a trace. base: taken from every NLL."""
     heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
-    return _line(
-        selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)],
+    return lines.selector_line(
+        selector, rows["rate"].to_list(), heights, [_hover(row) for row in rows.iter_rows(named=True)],
         error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
-        selected={"marker": {"size": 12}}, unselected=_STAYS,
+        selected={"marker": {"size": 12}}, unselected=_STAYS, legendgroup=selector,
     )  # fmt: skip
-
-
-def _line(
-    selector: str, rows: pl.DataFrame, y: Sequence[float | None], hover: Sequence[str], **more: Any
-) -> dict[str, Any]:
-    """A selector's line over the rates of `rows`, as plotly takes it."""
-    look = palette.style(selector)
-    return {
-        "type": "scatter", "x": rows["rate"].to_list(), "y": y, "name": look.title, "mode": "lines+markers",
-        "connectgaps": False, "legendgroup": selector, "line": {"color": look.colour, "width": 2, "dash": look.dash},
-        "marker": {"color": look.colour, "size": 7, "symbol": look.symbol},
-        "customdata": hover, "hovertemplate": f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>", **more,
-    }  # fmt: skip
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -227,7 +214,8 @@ def gap(gap_rows: pl.DataFrame) -> go.Figure:
             f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
             for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
         ]
-        figure.add_trace(_line(selector, rows, [axes.finite(value) for value in rows["log_gap"]], hover))
+        heights = [axes.finite(value) for value in rows["log_gap"]]
+        figure.add_trace(lines.selector_line(selector, rows["rate"].to_list(), heights, hover, legendgroup=selector))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
     drawn = gap_rows.filter(pl.col("log_gap").is_finite())

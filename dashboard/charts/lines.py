@@ -43,20 +43,14 @@ def lines(
     hover: text of one row. reference: height and name of a dotted line."""
     figure, heights = go.Figure(), []
     for selector in palette.in_order(frame["selector"]):
-        look = palette.style(selector)
         rows = list(frame.filter(pl.col("selector") == selector).sort(x.column).iter_rows(named=True))
         placed = [y.place(row[y.column]) for row in rows]
         heights += [value for value in placed if isinstance(value, float | int)]
         unit = LN10 if y.kind == "perplexity" else 1.0
         errors = [row[error] for row in rows] if error else []
-        figure.add_scatter(
-            x=[x.place(row[x.column]) for row in rows], y=placed, name=look.title, mode="lines+markers",
-            line={"color": look.colour, "width": 2, "dash": look.dash},
-            marker={"color": look.colour, "size": 7, "symbol": look.symbol},
-            error_y=axes.errors([None if size is None else size / unit for size in errors]),
-            customdata=[hover(row) for row in rows],
-            hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
-        )  # fmt: skip
+        bars = axes.errors([None if size is None else size / unit for size in errors])
+        across, told = [x.place(row[x.column]) for row in rows], list(map(hover, rows))
+        figure.add_trace(selector_line(selector, across, placed, told, error_y=bars))
     if reference and math.isfinite(reference[0]):
         at = y.place(reference[0])
         heights.append(float(at or 0.0))
@@ -66,6 +60,19 @@ def lines(
     if y.kind == "share" and heights and max(heights) == min(heights):
         figure.update_yaxes(range=[heights[0] - 0.1, heights[0] + 0.1])  # a flat line, or plotly's axis is 200% high
     return finished(figure, heading, below)
+
+
+def selector_line(
+    selector: str, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str], **more: Any
+) -> dict[str, Any]:
+    """A line with marks in the selector's own look, as plotly takes it."""
+    look = palette.style(selector)
+    return {
+        "type": "scatter", "x": x, "y": y, "name": look.title, "mode": "lines+markers",
+        "line": {"color": look.colour, "width": 2, "dash": look.dash},
+        "marker": {"color": look.colour, "size": 7, "symbol": look.symbol},
+        "customdata": hover, "hovertemplate": f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>", **more,
+    }  # fmt: skip
 
 
 def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboard.charts import axes, dots, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
-from dashboard.charts.refusal_values import Row, cell_id, percent, strength, strongest_first
+from dashboard.charts.refusal_values import Row, cell_id, percent, rates, strength, strongest_first
 
 _CHOSEN_PX = 19  # of the ring
 _FEW = 0.4  # an axis ends there where all is below it
@@ -110,13 +110,13 @@ def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
 
 def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
     looks = [palette.style(row["selector"]) for _, row in marks]
-    rates = [(row[f"edited_{kind}"], *(row.get(f"edited_{kind}_{end}") for end in ("low", "high"))) for _, row in marks]
+    after = [rates(row, f"edited_{kind}") for _, row in marks]
     ids = [cell_id(row) if "k" in row else "" for _, row in marks]
     return go.Scatter(
-        x=[rate[0] for rate in rates], y=[place for place, _ in marks], mode="markers", name="edited",
+        x=[rate[0] for rate in after], y=[place for place, _ in marks], mode="markers", name="edited",
         customdata=[[name, _hover(row, kind)] for name, (_, row) in zip(ids, marks, strict=True)],
         hovertemplate="%{customdata[1]}<extra></extra>",
-        error_x=axes.intervals(rates, thickness=1.5, colour=palette.REFERENCE),
+        error_x=axes.intervals(after, thickness=1.5, colour=palette.REFERENCE),
         marker={
             "symbol": [look.symbol for look in looks], "color": [look.colour for look in looks],
             "size": [_CHOSEN_PX if name == chosen else 12 for name in ids],
@@ -128,10 +128,7 @@ def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
 
 def _hover(row: Row, kind: str) -> str:
     names = {f"unedited_{kind}": "before", f"edited_{kind}": "after"}
-    told = [
-        f"{name} {percent(row[column], row.get(f'{column}_low'), row.get(f'{column}_high'))}"
-        for column, name in names.items() if row.get(column) is not None
-    ]  # fmt: skip
+    told = [f"{name} {percent(*rates(row, column))}" for column, name in names.items() if row.get(column) is not None]
     if row.get(f"control_{kind}") is not None:
         most = row.get("control_malign_max") if kind == "malign" else None
         tail = f", {percent(most)} at most" if most is not None else ""

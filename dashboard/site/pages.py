@@ -27,7 +27,7 @@ from dashboard.state.results import ORDERS, POINTS, REFUSAL_SWEEP, read_publishe
 from engine.records.manifest import read_manifest
 from engine.stats.limits import Thresholds
 from engine.studies.claims.ledger import ledger, needed
-from engine.studies.verdict.judged_selectors import DECIDED, with_draws
+from engine.studies.verdict.judged_selectors import judged_lines, with_draws
 from precomputed.paper_tables import describe, load_table
 
 KINDS = "The strongest kind of evidence first: proof, corrected test, single interval, descriptive number."
@@ -98,10 +98,8 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
         yield page.figure(figure, believed.judged(verdicts))
     specific = run.table("specific")
     if specific is not None:
-        specific = with_draws(specific, run.table("draw_sweep"))
+        specific = with_draws(judged_lines(specific, limits), run.table("draw_sweep"))
         specific = specific.filter(pl.col("answer") != "saturated")
-        if DECIDED not in specific.columns:
-            specific = specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
         for (order,), chosen in specific.group_by("order", maintain_order=True):
             yield page.figure(believed_chart.own_depths(chosen, str(order)), believed.own_depths(chosen, str(order)))
     draws = run.table("draws")

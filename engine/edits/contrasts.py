@@ -183,7 +183,7 @@ def read_spec(path: Path) -> Json:
 
 
 def _manifest(path: Path) -> Json:
-    """The manifest in a mask file; empty for any other file."""
+    """The manifest in a mask file, or of contrasts; empty for any other file."""
     try:
         manifest = bounds.parsed(tensors_metadata(path).get("manifest", ""))
     except (ValueError, RecursionError):
@@ -247,7 +247,7 @@ def edit_from_contrast(
 ) -> Edit:
     """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one. weights_hash:
     as of `edit_from_mask`."""
-    contrasts, manifest = load_contrasts(path)
+    contrasts, _ = load_contrasts(path)
     of_selector = {contrast.domain: contrast for contrast in contrasts if contrast.selector == selector}
     if not of_selector:
         raise unknown("selector of this contrast file", selector, {one.selector for one in contrasts})
@@ -256,7 +256,7 @@ def edit_from_contrast(
             raise InputError(f"{path} has several domains; give --domain, one of {', '.join(sorted(of_selector))}")
         domain = next(iter(of_selector))
     domain = find_domain(domain, of_selector)
-    made_for = _weights_hash(path, manifest)
+    made_for = _weights_hash(path)
     contrast = of_selector[domain]
     if weights_hash not in (None, made_for) or contrast.c_comply.size != n_rows:
         weights = f"weights {weights_hash[:12]} and " if weights_hash else ""
@@ -268,17 +268,13 @@ def edit_from_contrast(
     return edit_of(refusal_mask(contrast, lam, k), n_rows, kind="refusal", spec=spec)
 
 
-def _weights_hash(path: Path, manifest: str) -> str:
+def _weights_hash(path: Path) -> str:
     """Whose contrast it is: its own manifest says so, or the one of its folder."""
-    try:
-        own = bounds.parsed(manifest)
-    except (ValueError, RecursionError):
-        own = {}
-    sources = [own]
+    sources = [_manifest(path)]
     if (path.parent / MANIFEST).is_file():
         sources.append(read_manifest(path.parent))
     for source in sources:
-        model = source.get("model") if isinstance(source, dict) else None
+        model = source.get("model")
         if isinstance(model, dict) and isinstance(model.get("weights_hash"), str):
             return str(model["weights_hash"])
     raise InputError(

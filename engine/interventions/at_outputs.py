@@ -131,8 +131,7 @@ class _Added:
 
     def to(self, stream: Tensor, now: _Now) -> Tensor:
         """stream [B, T, d]; sequences that nothing is added to keep their bits."""
-        if self.vectors.device != stream.device:
-            self.vectors = self.vectors.to(stream.device)
+        self.vectors = self.vectors.to(stream.device)
         vectors = self.vectors.to(stream.dtype)
         if len(now.distinct) == 1:
             return stream + vectors[now.distinct[0]]
@@ -189,9 +188,7 @@ class _Now:
 
     def units(self, part: _Part, output: Tensor, layer: Layer) -> Tensor:
         """The units to edit, bool, of as many dimensions as `output`: [B or 1, 1, rows]."""
-        device = output.device
-        if part.edited.device != device:
-            part.edited = part.edited.to(device)
+        part.edited = part.edited.to(output.device)
         between = [1] * (output.ndim - 2)
         if len(self.distinct) == 1:
             return part.edited[self.distinct[0]].view(1, *between, -1)

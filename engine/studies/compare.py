@@ -287,8 +287,7 @@ def _setting(settings: object, path: tuple[str, ...]) -> object:
 
 def _windows(manifest: Json, stem: str) -> int | None:
     """How many evaluation windows are behind a table, by the manifest."""
-    spec = manifest.get("files", {}).get(f"{stem}.parquet", {}).get("spec", {})
-    found = _setting(spec, ("evaluation", "samples"))
+    found = _setting(manifest, ("files", f"{stem}.parquet", "spec", "evaluation", "samples"))
     return found if isinstance(found, int) else None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -174,13 +174,11 @@ def _at(folder: Path, rate: float) -> pl.DataFrame:
     return table.group_by("selector", "order", maintain_order=True).agg(pl.col("nll").mean())
 
 
-def _notes(manifests: Sequence[dict[str, object]], models: Sequence[str]) -> tuple[str, ...]:
+def _notes(manifests: Sequence[dict[str, Any]], models: Sequence[str]) -> tuple[str, ...]:
     notes = ["Models count as independent; those of one family, or trained on one text, are not wholly."]
     weights: dict[str, list[str]] = {}
     for manifest, model in zip(manifests, models, strict=True):
-        about = manifest.get("model")
-        found = about.get("weights_hash") if isinstance(about, dict) else None
-        if found:
+        if found := (manifest.get("model") or {}).get("weights_hash"):
             weights.setdefault(str(found), []).append(model)
     notes += [
         f"{', '.join(same)} have the same weights: their agreement is no replication on another model."

@@ -68,19 +68,15 @@ def depth_share(specific: pl.DataFrame) -> str:
     if rows.is_empty():
         return "No selector has a clear advantage that depths could explain"
     least, most = rows.row(0, named=True), rows.row(-1, named=True)
-    first = f"Depths explain {_share(least)} of the advantage over random masks"
+    first = f"Depths explain {least['depth_share']:.0%} of the advantage over random masks"
     if rows.height == 1:
         return f"{first} of {palette.title(least['selector'])}"
-    ends = (f"{_share(row)} ({palette.title(row['selector'])})" for row in (least, most))
+    ends = (f"{row['depth_share']:.0%} ({palette.title(row['selector'])})" for row in (least, most))
     told = f"Depths explain {' to '.join(ends)} of the advantage over random masks"
     high, low = least["depth_share_high"], most["depth_share_low"]
     if high is not None and low is not None and high >= low:
         return f"{told}: no difference beyond the errors"
     return told
-
-
-def _share(row: Row) -> str:
-    return f"{row['depth_share']:.0%}"
 
 
 def rank_distribution(table: pl.DataFrame, wanted: float) -> str:

@@ -255,7 +255,7 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     """At the rate nearest to `wanted` that every selector has. points: selector, rate, accuracy, error, item_error,
     seeds, chance. Who is `above_chance` with what is left; without chance levels, as published, the selector that keeps
     most of the unmasked model's accuracy."""
-    rate, rows = _at(points, wanted)
+    rate, rows = rate_told(points, wanted)
     if rate is None:
         return f"{heading}: only the unmasked model was measured"
     when = f"with {formats.rate(rate)} removed"
@@ -277,11 +277,6 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     return f"{heading}: {who} {stays} above chance {when}; {others}"
 
 
-def rate_told(points: pl.DataFrame, wanted: float = Thresholds().rate) -> float | None:
-    """The rate of which `accuracy` tells."""
-    return _at(points, wanted)[0]
-
-
 def above_chance(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
     """The points there of selectors above chance: by more standard errors than the one-sided normal quantile at
     `LEVEL` over the selectors (Bonferroni)."""
@@ -290,12 +285,13 @@ def above_chance(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
 
 def cleared(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:
     """The points there with `need`: by how much each must be above chance, null where an error is not known."""
-    rows = _with_errors(_at(points, wanted)[1])
+    rows = _with_errors(rate_told(points, wanted)[1])
     far = NormalDist().inv_cdf(1 - LEVEL / rows.height) if rows.height and rows["error"].null_count() == 0 else None
     return rows.with_columns(need=pl.col("error") * far)
 
 
-def _at(points: pl.DataFrame, wanted: float) -> tuple[float | None, pl.DataFrame]:
+def rate_told(points: pl.DataFrame, wanted: float = RATE) -> tuple[float | None, pl.DataFrame]:
+    """The rate of which `accuracy` tells, and its points that are finite."""
     counts = points.group_by("rate").len()
     shared = counts.filter(pl.col("len") == points["selector"].n_unique())["rate"].to_list()
     rate = words.nearest(shared or points["rate"].to_list(), wanted)

@@ -205,13 +205,9 @@ def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:
     if not known:
         return f"{palette.capital(domain)}: no way has a setting within the limits"
     best = max(known, key=lambda row: row["edited_malign"])
-    after = best["edited_malign"], best["edited_malign_low"], best["edited_malign_high"]
-    near = [
-        row
-        for row in known
-        if row is not best and same(after, (row["edited_malign"], row["edited_malign_low"], row["edited_malign_high"]))
-    ]
-    first = f"{palette.capital(domain)}: {title(best)} refuses most risk prompts, {after[0]:.0%}"
+    after = rates(best, "edited_malign")
+    near = [row for row in known if row is not best and same(after, rates(row, "edited_malign"))]
+    first = f"{palette.capital(domain)}: {title(best)} refuses most risk prompts, {_shown(after)}"
     others = f"; {NO_DIFFERENCE} from {len(near)} other way{'s' if len(near) > 1 else ''}" if near else ""
     return first + others
 

@@ -81,15 +81,9 @@ def _ends(pairs: pl.DataFrame, name: Callable[[Mapping[str, str]], str]) -> tupl
 
 
 def counted(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Where others are known, pairs with Random and of a consensus with what it is made of do not count
-    (`left_out`)."""
-    both = pl.concat_list("selector_a", "selector_b").list
-    made = pl.any_horizontal(
-        both.contains(whole) & pl.any_horizontal(both.contains(one) for one in parts)
-        for whole, parts in _MADE_OF.items()
-    )
-    known = pairs.filter(~both.contains(BASELINE) & ~made)
-    return known if known.height else pairs
+    """The pairs that `counts`; all of them where there are no others."""
+    named = [counts(a, b) for a, b in pairs.select("selector_a", "selector_b").iter_rows()]
+    return pairs.filter(pl.Series(named, dtype=pl.Boolean)) if any(named) else pairs
 
 
 def left_out(selectors: Collection[str], how: str = "without colour") -> str:

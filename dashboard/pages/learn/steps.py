@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, learn as learn_chart, palette, series
+from dashboard.charts import formats, learn as learn_chart, palette, refusal_values, series
 from dashboard.chat import answers, edits, live, measure
 from dashboard.chat.answers import Say
 from dashboard.chat.live import Entry
@@ -191,8 +191,8 @@ def control() -> Step:
     """The same with random rows, as many in every matrix."""
     point, provenance = _point()
     bars = _bars([
-        (RISKY, UNEDITED, *_rate(point, "unedited_malign")),
-        (RISKY, "chosen rows zeroed", *_rate(point, "edited_malign")),
+        (RISKY, UNEDITED, *refusal_values.rates(point, "unedited_malign")),
+        (RISKY, "chosen rows zeroed", *refusal_values.rates(point, "edited_malign")),
         (RISKY, "random rows, mean of three", point["control_malign"], None, None),
         (RISKY, "random rows, strongest of three", point["control_malign_max"], None, None),
     ])  # fmt: skip
@@ -224,17 +224,13 @@ def _point() -> tuple[Point, str]:
 
 def _refused(point: Point) -> pl.DataFrame:
     return _bars([
-        (prompts, name, *_rate(point, f"{when}_{kind}"))
+        (prompts, name, *refusal_values.rates(point, f"{when}_{kind}"))
         for prompts, kind in ((RISKY, "malign"), ("harmless prompts", "benign"))
         for name, when in ((UNEDITED, "unedited"), ("rows zeroed", "edited"))
     ])  # fmt: skip
 
 
-def _rate(point: Point, name: str) -> tuple[float, float, float]:
-    return point[name], point[f"{name}_low"], point[f"{name}_high"]
-
-
-def _bars(lines: list[tuple[str, str, float, float | None, float | None]]) -> pl.DataFrame:
+def _bars(lines: list[tuple[str, str, float | None, float | None, float | None]]) -> pl.DataFrame:
     schema = {"group": pl.String, "name": pl.String} | dict.fromkeys(("share", "low", "high"), pl.Float64)
     return pl.DataFrame(lines, schema=schema, orient="row")
 

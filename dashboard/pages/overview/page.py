@@ -98,9 +98,7 @@ def _results(picked: sources.Source) -> None:
     answered = picked.stage.container()
     with layout.told():
         curves = results.read_paper() if picked.run is None else results.read_run(picked.run)
-    if curves is not None:
-        with layout.told():
-            watched = watch_it.show(picked, curves.frame.filter(pl.col("model") == picked.model))
+        watched = watch_it.show(picked, curves.frame.filter(pl.col("model") == picked.model))
     if watched:
         st.markdown(WHAT)
     above = st.container()  # filled last: the figures are what the browser needs most time for
@@ -186,14 +184,11 @@ def run_facts(folder: Path) -> list[Fact]:
 
 def _paper_facts(model: str) -> list[Fact]:
     """Blocks and rows as printed."""
-    return [
-        fact
-        for rows, blocks in load_table("models").filter(model=model).select("rows", "blocks").head(1).iter_rows()
-        for fact in (
-            Fact("Rows, as printed", formats.count(rows), f"{rows:,}"),
-            Fact("Blocks, as printed", f"{blocks}"),
-        )
-    ]
+    printed = load_table("models").filter(model=model).select("rows", "blocks")
+    if printed.is_empty():
+        return []
+    rows, blocks = printed.row(0)
+    return [Fact("Rows, as printed", formats.count(rows), f"{rows:,}"), Fact("Blocks, as printed", f"{blocks}")]
 
 
 def _leaderboard(offered: dict[str, Offer]) -> None:

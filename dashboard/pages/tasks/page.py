@@ -109,7 +109,7 @@ def _curves(points: pl.DataFrame, heading: str, order: str) -> tuple[go.Figure, 
         below=GOOD[order], error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
-    told = rate_told(points)
+    told, _ = rate_told(points)
     if told is not None:
         figure.add_vline(told, line=palette.DOTTED, opacity=0.6)
     over = above_chance(points)["selector"].to_list() if chance.len() else []

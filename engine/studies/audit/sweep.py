@@ -201,9 +201,8 @@ class SweepReplies(Study[AuditInputs]):
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         prompts = audit.plan.replies.replies_prompts
         lines: list[tuple[object, ...]] = []
-        for ranking, order, rate, cell in self._points(audit):
-            place = (audit.loaded.id, ranking.selector, ranking.seed, order, rate, cell.edit.size)
-            said = results[cell]
+        for point in self._points(audit):
+            place, said = _place(audit.loaded.id, point), results[point.cell]
             lines += [(*place, prompt, one.text, one.finished) for prompt, one in zip(prompts, said, strict=True)]
         return {"sweep_replies": frame("sweep_replies", lines)}
 

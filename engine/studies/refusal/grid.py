@@ -160,18 +160,15 @@ class MeasuredAgain:
         return again
 
     def _borderline(self, known: Results, again: set[int]) -> set[int]:
-        found = {
-            place: self._rates(known, place, place in again)[0]
-            for place, one in enumerate(self.members)
-            if one.generated and (one.ties is not None or not place)
-        }
-        places = [place for place in found if place]
-        malign, benign = (
-            {place: span(rate.refused, rate.finished) for place, one in found.items() for rate in (getattr(one, side),)}
-            for side in ("malign", "benign")
-        )
-        candidates = [Candidate(malign[place], benign[place], self.members[place].ties or ()) for place in places]
-        told = borderline(malign[0], candidates, self.run.plan.benign_limit)
+        spans: dict[int, tuple[Span, Span]] = {}  # malign, benign
+        for place, one in enumerate(self.members):
+            if one.generated and (one.ties is not None or not place):
+                rates, _ = self._rates(known, place, place in again)
+                malign, benign = (span(side.refused, side.finished) for side in (rates.malign, rates.benign))
+                spans[place] = malign, benign
+        places = [place for place in spans if place]
+        candidates = [Candidate(*spans[place], self.members[place].ties or ()) for place in places]
+        told = borderline(spans[0][0], candidates, self.run.plan.benign_limit)
         return {places[number] for number in told.cells} | ({0} if told.unedited else set())
 
 

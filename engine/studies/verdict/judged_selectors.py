@@ -414,7 +414,9 @@ def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: f
     families: dict[tuple[Any, ...], dict[int, Estimate]] = {}
     for place, row in enumerate(rows):
         of_draws = between_draws(draw_sweep, row["rate"], (row["selector"], row["order"]))
-        one = estimate(row["difference"], [_text_part(row), *of_draws], looks=row.get("looks") or 1)
+        error, known = row["stderr"], row["degrees"]
+        of_text = None if error is None else Part(error * error, math.inf if known is None else known)
+        one = estimate(row["difference"], [of_text, *of_draws], looks=row.get("looks") or 1)
         degrees = None if one.stderr == 0 else one.degrees
         row |= {"stderr": one.stderr, "degrees": degrees, "low": one.low, "high": one.high, "p": one.p_differs}
         if row["answer"] != SATURATED:
@@ -437,7 +439,7 @@ def specificity(
     the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain."""
     orders = limits.specific_orders
     by_order: dict[str, dict[str, dict[str, Any]]] = {order: {} for order in ("lerf", "morf")}
-    judged = _judged_lines(specific, limits)
+    judged = pl.DataFrame() if specific is None else judged_lines(specific, limits)
     if judged.height:
         judged = with_draws(judged.filter(pl.col("selector").is_in(list(selectors))), draw_sweep, limits.level)
     for line in judged.iter_rows(named=True):
@@ -459,13 +461,10 @@ def specificity(
     return findings
 
 
-def _judged_lines(specific: pl.DataFrame | None, limits: Thresholds) -> pl.DataFrame:
+def judged_lines(specific: pl.DataFrame, limits: Thresholds) -> pl.DataFrame:
     """The lines that verdicts rest on."""
-    if specific is None:
-        return pl.DataFrame()
-    if DECIDED in specific.columns:
-        return specific
-    return specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+    decided = DECIDED in specific.columns
+    return specific if decided else specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
 
 
 def _specific_finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None) -> Finding:
@@ -478,11 +477,6 @@ def _specific_finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | N
         depth = f"{share:.0%} ({low} {lerf['depth_share_high']:.0%})"
         reasons.append(f"random rows of its layers have {depth} of its LeRF advantage over random masks")
     return Finding(word, (share,), tuple(reasons))
-
-
-def _text_part(line: dict[str, Any]) -> Part | None:
-    error, degrees = line["stderr"], line["degrees"]
-    return None if error is None else Part(error * error, math.inf if degrees is None else degrees)
 
 
 def _specific_sentence(order: str, line: dict[str, Any], passed: bool) -> str:
