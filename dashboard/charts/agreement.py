@@ -14,8 +14,8 @@ from dashboard.charts.matrix import Cell
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 Ends = tuple[float, float]
 _COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
-_MORE, _NO_MORE = "more than random rows", "no more than random rows"  # above the pairs that share so much
-_GROUPS = ("more early", "in between", "more late")  # of `early_to_late`, above their lines
+_MORE, _NO_MORE = "above random, in one or both", "not above random in either"  # above the pairs that share so much
+_GROUPS = ("spare late", "in between", "spare early")  # of `early_to_late`, above their lines
 _BLOCKS = 10  # that have labels at most; as many have numbers in their cells, since a phone has no room for more
 
 

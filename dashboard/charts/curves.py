@@ -119,7 +119,7 @@ def curves(
     gone = set() if limit is None else set(map(palette.title, lost["selector"]))  # who destroys the model there
     if order == "lerf":
         figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in gone)
-    if len(gone) > 2:  # by no more than this can they be told apart
+    elif len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]
         figure.for_each_trace(lambda trace: trace.update(showlegend=False), selector=lambda trace: trace.name in gone)
         figure.add_annotation(

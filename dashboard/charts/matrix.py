@@ -116,11 +116,11 @@ def thinned(labels: Sequence[str], most: int) -> list[str]:
 
 
 def around(layers: pl.DataFrame) -> tuple[Callable[[float], float], dict[str, Any]]:
-    """What colours of shares show, -1 to 1: 0 at that of all rows, as by lot; and the ticks of their bar.
+    """What colours of shares show, -1 to 1: 0 at that of all rows, as by chance; and the ticks of their bar.
     layers: rows, and how many of them are removed."""
     removed, rows = layers.select(pl.col("removed", "rows").sum()).row(0)
     fair = min(max(removed / max(rows, 1), 1e-9), 1 - 1e-9)
-    bar = {"tickvals": [-1, 0, 1], "ticktext": ["0%", f"{formats.rate(fair)}:<br>by lot", "100%"]}
+    bar = {"tickvals": [-1, 0, 1], "ticktext": ["0%", f"{formats.rate(fair)}:<br>chance", "100%"]}
     return lambda share: (share - fair) / (fair if share < fair else 1 - fair), bar
 
 

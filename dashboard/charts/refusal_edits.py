@@ -38,7 +38,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
     drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
     few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
-    below = f"{of}; bars: 95% intervals{'; large mark: the edit below' if chosen else ''}"
+    below = f"{of}; bars: 95% intervals"
     if kind == "malign" and order:  # what the edits of the first cost, in the mean of its domains
         own = points.filter(selector=order[0])
         ends = [own[name].mean() if name in own.columns else None for name in ("unedited_benign", "edited_benign")]

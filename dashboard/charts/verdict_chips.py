@@ -17,7 +17,7 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both"), "MoRF only": (PARTLY, "high only"), "LeRF only": (PARTLY, "low only"),
+    "specific": (YES, "both"), "MoRF only": (PARTLY, "only top rows"), "LeRF only": (PARTLY, "only low rows"),
     "not": (NO, "neither"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {

@@ -100,15 +100,19 @@ def _plug_ins() -> list[str]:
 
 def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
+
+    def scoring(what: str, done: int, total: int) -> None:
+        progress(f"Computing scores for this model: {what}", done, total)
+
     folder = results.folder_of(edit.run) if edit.run else None
     rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
     if edit.mode == "language model":
-        own = scores_for(folder, edit.selector, weights, rows) if folder else _scores(entry, edit.selector, progress)
+        own = scores_for(folder, edit.selector, weights, rows) if folder else _scores(entry, edit.selector, scoring)
         return removed_rows(own, edit.order, edit.rate)
     if folder:  # refuses a file of another model
         path = folder / CONTRASTS
         return edit_from_contrast(path, edit.selector, edit.domain, edit.lam, edit.k, rows, weights).units
-    return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
+    return refusal_mask(_contrast(entry, edit.selector, edit.domain, scoring), edit.lam, edit.k)
 
 
 def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
@@ -150,7 +154,7 @@ def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.f
 def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     key = (selector, domain)
     if key not in entry.contrasts:
-        if shipped.demo_weights_hash() != entry.loaded.weights_hash:
+        if shipped.weights_hash_of(DEMO) != entry.loaded.weights_hash:
             raise InputError(
                 "a refusal edit of another model than the shipped one needs pairs of prompts for it; run "
                 "`selector-audit refusal run MODEL --pairs FILE --out FOLDER`, and give that folder"

@@ -106,9 +106,10 @@ def in_words(effect: Effect) -> str:
     """One sentence: perplexity where the model is broken, else refused prompts before and after."""
     if effect.broken:
         return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
-    sides = {"shipped risk": effect.shipped, "risk": effect.malign, "base": effect.benign}
+    risk = "shipped risk" if effect.malign else "risk"
     told = [
-        f"{one.after} of {one.n} {side} prompts ({one.before} without it)"
-        for side, one in ((side, total(changes)) for side, changes in sides.items() if changes)
-    ]
-    return f"Measured: it refuses {', '.join(told)}."
+        f"{one.after} of {one.n} {side} prompts, as it is {one.before}"
+        for side, changes in ((risk, effect.shipped), ("risk", effect.malign), ("base", effect.benign)) if changes
+        for one in [total(changes)]
+    ]  # fmt: skip
+    return f"With this edit the model refuses {'; '.join(told)}."

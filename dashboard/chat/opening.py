@@ -59,7 +59,7 @@ def prepare() -> None:
 def shown() -> Try | None:
     """A copy of it for one session, as far as it is written; None until something is."""
     now = _OPENING.now
-    return None if now is None else replace(now, texts=dict(now.texts), outcomes=dict(now.outcomes))
+    return None if now is None else replace(now, texts=dict(now.texts), outcomes=dict(now.outcomes), draws=[])
 
 
 def expected() -> bool:
@@ -69,8 +69,8 @@ def expected() -> bool:
 def _write(asked: Request) -> None:
     with live.POOL.use(asked.model) as entry:
         now = _OPENING.now = Try(asked)
-        for masks, sides in tries.batches(now, entry, asked.sides, lambda *_: None):
-            for event in tries.replies(now, entry, masks, sides):
+        for removed in tries.batches(now, entry, asked.sides, lambda *_: None):
+            for event in tries.replies(now, entry, removed):
                 live.keep(event, now.texts, now.outcomes)
-        now.ended = True
         now.reference = stamps.reference_of(entry)
+        now.ended = True

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 
 from dashboard.chat import effects, live, stamps
-from dashboard.chat.edits import Edit
+from dashboard.chat.edits import Edit, Progress
 from dashboard.chat.shipped_effects import (
     FILES,
     Record,
@@ -27,7 +27,6 @@ from engine.records.files import FileKind, json_object, write_atomic
 
 KIND = FileKind("a record of effects", lambda path: {"weights", "about", "effects"} <= json_object(path).keys())
 SAVED_AFTER = 10  # measured edits
-Progress = Callable[[str, int, int], None]
 
 
 def measured(

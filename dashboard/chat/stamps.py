@@ -40,11 +40,11 @@ LOOKS = {
 }
 
 
-def stamp(refusal: bool, judged: bool, broken: str = "") -> str:
+def stamp(outcome: Outcome[Any], broken: str = "") -> str:
     """What is written on a reply. broken: why it counts as that, "" where it does not."""
     if broken:
         return BROKEN
-    return (REFUSES if refusal else ANSWERS) if judged else NOT_JUDGED
+    return (REFUSES if outcome.refusal else ANSWERS) if outcome.judged else NOT_JUDGED
 
 
 def mean_of(outcome: Outcome[Any]) -> float | None:
@@ -52,9 +52,10 @@ def mean_of(outcome: Outcome[Any]) -> float | None:
     return fmean(outcome.log_probabilities) if outcome.log_probabilities else None
 
 
-def why_broken(outcome: Outcome[Any], reference: Reference | None) -> str:
-    """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
-    return reference.broken(mean_of(outcome), outcome.repeated) if reference else ""
+def why_broken(outcome: Outcome[Any], reference: Reference | None, edit: str = "") -> str:
+    """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with. edit: that its
+    edit breaks the model, in words."""
+    return edit or (reference.broken(mean_of(outcome), outcome.repeated) if reference else "")
 
 
 def chip(stamp: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ out, and a session of them as a file."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.chat import edits, effects, live, marked, stamps
-from dashboard.chat.edits import Edit
+from dashboard.chat.edits import Edit, Progress
 from dashboard.chat.live import SIDES, Entry, Event, Outcome, Piece, Side, SideName, fitting_threads
 from dashboard.state import shipped
 from engine.edits.edit import mask_hash
@@ -24,8 +24,7 @@ from engine.records.hashing import environment
 from engine.records.locks import OnWait, patient
 
 KEPT = 100  # tries of a session
-Progress = Callable[[str, int, int], None]
-Masks = tuple[Mask, Mask | None]
+DRAWS = 5  # of random rows that the page counts, the control among them
 QUANTILE = 0.01  # of the model's own prompts, that count as unlike them
 REPLIES_KEPT = 500  # of a model
 NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
@@ -67,6 +66,8 @@ class Try:
     broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
+    draws: list[Outcome[Any]] = field(default_factory=list)  # without random rows of the next seeds
+    drawn: bool = False  # was it tried to write these?
     reference: stamps.Reference | None = None  # what says whether a reply is broken
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     ended: bool = False
@@ -81,14 +82,12 @@ class Try:
     def rows_removed(self) -> int | None:
         return int(self.removed["removed"].sum()) if self.removed is not None else None
 
-    def why_broken(self, outcome: Outcome[Side]) -> str:
+    def why_broken(self, outcome: Outcome[Any]) -> str:
         """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
-        if self.broken and outcome.side == "after":
-            return self.broken
-        return stamps.why_broken(outcome, self.reference)
+        return stamps.why_broken(outcome, self.reference, self.broken if outcome.side == "after" else "")
 
-    def stamp(self, outcome: Outcome[Side]) -> str:
-        word = stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
+    def stamp(self, outcome: Outcome[Any]) -> str:
+        word = stamps.stamp(outcome, self.why_broken(outcome))
         before = self.outcomes.get("before")
         if word != stamps.ANSWERS or before is None or before is outcome or self.stamp(before) != stamps.ANSWERS:
             return word
@@ -123,10 +122,11 @@ def record(one: Try) -> dict[str, Any]:
         "broken_below_nats_per_token": reference.lowest if reference else None,
         "broken_above_repetition": reference.most if reference else None,
         "replies": {side: _reply(one.outcomes[side], one) for side in SIDES if side in one.outcomes},
+        "further_draws": [{"seed": int(outcome.side), **_reply(outcome, one)} for outcome in one.draws],
     }  # fmt: skip
 
 
-def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
+def _reply(outcome: Outcome[Any], one: Try) -> dict[str, Any]:
     return {
         "text": outcome.text, "refusal": outcome.refusal, "judged": outcome.judged, "judge_reason": outcome.reason,
         "broken": one.why_broken(outcome) or None, "mean_log_probability": stamps.mean_of(outcome),
@@ -143,18 +143,23 @@ _DOES = {
 
 
 def told(one: Try) -> str:
-    """What the model does with the prompt after the edit, and without random rows; "" where that is not known."""
+    """What the model does with the prompt after the edit, and without random rows, of these in how many of the draws
+    once all are written; "" where that is not known, or says nothing."""
     does = {side: _DOES.get(one.stamp(outcome), "") for side, outcome in one.outcomes.items()}
     edit, before = one.request.edit, does.get("before")
 
     def now(side: Side) -> str:
         return f"it {'still ' * (does[side] == before)}{does[side]}"
 
-    if not before or not does.get("after"):
+    if not (one.ended and before and does.get("after")) or one.problem or one.unlike:
         return ""
     end = "lowest" if edit.order == "lerf" else "highest"
     rows = f"Without {palette.title(edit.selector)}'s {end} {formats.rate(edit.rate)}" if edit.order else "Edited,"
-    return f"{rows} {now('after')}" + (f"; without as many random rows {now('control')}" if does.get("control") else "")
+    if not does.get("control"):
+        return f"{rows} {now('after')}"
+    drawn = [one.stamp(outcome) for outcome in [one.outcomes["control"], *one.draws]]
+    often = f" in {drawn.count(drawn[0])} of {DRAWS} draws" if len(drawn) == DRAWS else ""
+    return f"{rows} {now('after')}; without as many random rows {now('control')}{often}"
 
 
 def session_json(tries: list[Try]) -> str:
@@ -189,54 +194,58 @@ def verdict(outcome: Outcome[Side], broken: str = "") -> str:
     return ("broken" if broken else outcome.verdict) + margin + ("" if outcome.finished else ", cut off")
 
 
-def batches(
-    now: Try, entry: Entry, wanted: Sequence[Side], progress: Progress
-) -> Iterator[tuple[Masks, tuple[Side, ...]]]:
-    """What to write, in turn: Before at once, After and the control once it is known what the edit does.
-    `InputError` where the edit lowers refusal: then neither of these is written."""
+def batches(now: Try, entry: Entry, wanted: Sequence[Side], progress: Progress) -> Iterator[dict[Side, Mask]]:
+    """The rows without which to write, in turn: Before at once, After and the control once it is known what the edit
+    does; `InputError` where it lowers refusal: then neither of these is written."""
     if "before" in wanted:
-        yield (NO_ROWS, None), ("before",)
+        yield {"before": NO_ROWS}
         now.unlike = unlike(entry, now.request.prompt)
     seed = now.request.control_seed
-    mask = edits.mask_of(entry, now.request.edit, scoring(progress))
+    mask = edits.mask_of(entry, now.request.edit, progress)
     now.removed = edits.removed_per_projection(entry, mask)
     now.mask_sha256, now.model = mask_hash(mask), dict(entry.loaded.fingerprint)
-    control = edits.control_of(entry, mask, seed) if "control" in wanted and seed is not None else None
-    edited: tuple[Side, ...] = tuple(side for side in wanted if side != "before")
+    edited: dict[Side, Mask] = {"after": mask} if "after" in wanted else {}
+    if "control" in wanted and seed is not None:
+        edited["control"] = edits.control_of(entry, mask, seed)
     if edited:
         effect = effects.checked_effect(entry, mask, now.request.edit, progress)
         now.effect = effects.in_words(effect)
         now.broken = effect.on_text() if effect.broken else ""
-        now.control_seed = seed if control is not None else now.control_seed
-        yield (mask, control), edited
-
-
-def scoring(progress: Progress) -> Progress:
-    """`progress` of the scores that an edit may need first."""
-    return lambda what, done, total: progress(f"Computing scores for this model: {what}", done, total)
+        now.control_seed = seed if "control" in edited else now.control_seed
+        yield edited
 
 
 def replies(
-    now: Try, entry: Entry, masks: Masks, sides: Sequence[Side], on_wait: OnWait = patient
+    now: Try, entry: Entry, removed: Mapping[Side, Mask], on_wait: OnWait = patient
 ) -> Generator[Event, None, None]:
-    request, removed = now.request, {"before": NO_ROWS, "after": masks[0], "control": masks[1]}
-    carried = {side: removed[side] for side in sides}
-    return batch(entry, carried, request.prompt, request.reply_tokens, margins=request.margins, on_wait=on_wait)
+    request = now.request
+    return batch(entry, removed, request.prompt, request.reply_tokens, margins=request.margins, on_wait=on_wait)
+
+
+def further_draws(now: Try, entry: Entry, on_wait: OnWait = patient) -> Generator[None, None, None]:
+    """Writes the replies without the rows of the next seeds after the control's, in one batch; yields as they come."""
+    mask, first = edits.mask_of(entry, now.request.edit, lambda *_: None), now.control_seed or 0
+    removed = {str(seed): edits.control_of(entry, mask, seed) for seed in range(first + 1, first + DRAWS)}
+    now.draws.clear()
+    with closing(batch(entry, removed, now.request.prompt, now.request.reply_tokens, on_wait=on_wait)) as events:
+        for event in events:
+            if isinstance(event, Outcome):
+                now.draws.append(event)
+            yield
 
 
 def batch(
-    entry: Entry, removed: Mapping[SideName, Mask | None], prompt: str, tokens: int, *, margins: bool = False,
+    entry: Entry, removed: Mapping[SideName, Mask], prompt: str, tokens: int, *, margins: bool = False,
     on_wait: OnWait = patient,
 ) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:  # fmt: skip
     """The replies to a prompt without these rows: those that the model gave before at once, the others as they are
     written, in one batch."""
-    sides = {side: (rows, mask_hash(rows)) for side, rows in removed.items() if rows is not None}
-    keys = {side: (hashed, prompt, tokens, margins) for side, (_, hashed) in sides.items()}
+    keys = {side: (mask_hash(rows), prompt, tokens, margins) for side, rows in removed.items()}
     for side, key in keys.items():
         if key in entry.outcomes:
             yield Piece(side, entry.outcomes[key].text)
             yield replace(entry.outcomes[key], side=side)
-    missing = {side: rows for side, (rows, _) in sides.items() if keys[side] not in entry.outcomes}
+    missing = {side: rows for side, rows in removed.items() if keys[side] not in entry.outcomes}
     if not missing:
         return
     with closing(

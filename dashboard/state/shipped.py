@@ -101,10 +101,6 @@ def weights_hash_of(model: str) -> str | None:
     return _weights_hash(folder) if folder is not None else None
 
 
-def demo_weights_hash() -> str | None:
-    return weights_hash_of(DEMO)
-
-
 def _weights_hash(folder: Path) -> str | None:
     if not (folder / "manifest.json").is_file():
         return None

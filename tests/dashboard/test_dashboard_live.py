@@ -344,7 +344,7 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
     arrays = {"lrp": scores, "random": scores[::-1]}
     monkeypatch.setattr(shipped, "scores_of", lambda _weights, selector, _rows: arrays[selector])
     monkeypatch.setattr(shipped, "demo_contrasts", lambda: {("lrp", "hate"): contrast})
-    monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
+    monkeypatch.setattr(shipped, "weights_hash_of", lambda _: entry.loaded.weights_hash)
     by_rate = edits.Edit("language model", "lrp", order="morf", rate=0.3)
     assert (edits.mask_of(entry, by_rate, fail) == removed_rows(scores, "morf", 0.3)).all()
     first_seed = edits.Edit("language model", "random", order="lerf", rate=0.1)
@@ -377,7 +377,7 @@ def test_what_contrasts_prompts_only_is_protected_by_anothers_scores(entry, monk
         given.append((names, lm_scores))
         return [Contrast(names[0], "hate", np.zeros_like(protecting), protecting)]
 
-    monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
+    monkeypatch.setattr(shipped, "weights_hash_of", lambda _: entry.loaded.weights_hash)
     monkeypatch.setattr(shipped, "scores_of", lambda *of: protecting if of[1] == "grad_x_input" else None)
     monkeypatch.setattr(shipped, "demo_contrasts", dict)
     monkeypatch.setattr("engine.studies.refusal.algorithm.contrasts", contrasts)
@@ -390,7 +390,7 @@ def test_what_contrasts_prompts_only_is_protected_by_anothers_scores(entry, monk
 
 def test_shipped_arrays_of_other_weights_are_not_used(entry, monkeypatch):
     with pytest.raises(InputError, match="the model has 1 rows"):  # those of these weights are looked at
-        shipped.scores_of(str(shipped.demo_weights_hash()), "magnitude", 1)
+        shipped.scores_of(str(shipped.weights_hash_of(live.DEMO)), "magnitude", 1)
     monkeypatch.setattr(shipped, "demo_contrasts", fail)
     edit = edits.Edit("language model", "magnitude", order="lerf", rate=0.3)
     mask = edits.mask_of(entry, edit, lambda *_: None)

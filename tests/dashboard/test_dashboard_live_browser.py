@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from browser_pages import MODEL_TIMEOUT_MS, PAUSE_MS, button, has_count, live_page, press, reply, run, settled
+from served import SLOW_PROMPT
 
 from dashboard.chat.live import SIDES
 
@@ -54,6 +55,20 @@ def test_enter_runs_it_and_the_reply_to_markdown_stays_text(new_page: Any, tiny_
     settled(page)
     assert reply(page, "after").inner_text().strip()
     assert "prompt=Is" in page.url
+
+
+def test_further_draws_are_counted_by_themselves_and_a_new_prompt_ends_them(new_page: Any, tiny_folder: Path) -> None:
+    page = live_page(new_page, tiny_folder, SLOW_PROMPT, control="true")
+    press(page, button(page, "Run"))
+    page.get_by_text("Further random draws: 0 of 4 …").wait_for(timeout=MODEL_TIMEOUT_MS)
+    assert all(page.locator(f".st-key-reply-{side} .sa-stamp").is_visible() for side in SIDES)
+    assert "draws" not in page.locator(".finding h2").inner_text()
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    prompt.fill("Is there a way out?")
+    prompt.press("Enter")
+    page.get_by_text("Control: the first of 5 random draws.").wait_for(timeout=MODEL_TIMEOUT_MS)
+    assert " of 5 draws" in page.locator(".finding h2").inner_text()
+    page.get_by_text("2 tries so far").wait_for()  # the first one's replies are kept, and no draw of it goes on
 
 
 def test_tiles_can_be_stopped_and_read_by_keyboard(new_page: Any, tiny_folder: Path) -> None:

@@ -20,6 +20,7 @@ from dashboard.pages.live import cards
 from dashboard.state import shipped
 from engine.measures import fluency
 from engine.measures.fluency import Reference
+from engine.records.errors import InputError
 
 REFERENCE = Reference(-3.0, 0.5, 30, 150, 40)
 
@@ -124,10 +125,10 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
         "after", "x", 2, True, 0.1, refusal, "", 0.0, judged=judged, log_probabilities=(nats, nats), repeated=repeated
     )
     one = tries.Try(tries.Request("m", Edit("refusal", "lrp"), "p", 20), reference=REFERENCE)
-    assert stamps.stamp(outcome.refusal, outcome.judged, one.why_broken(outcome)) == word
+    assert one.stamp(outcome) == word
     assert word in stamps.LOOKS
     one.reference = None
-    assert stamps.stamp(outcome.refusal, outcome.judged, one.why_broken(outcome)) != "BROKEN"
+    assert one.stamp(outcome) != "BROKEN"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
 )
 def test_the_page_says_what_the_edit_and_its_control_did(said: str, told_of: str) -> None:
     edit = Edit("language model", "fisher", order="lerf", rate=0.01)
-    one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE, control_seed=42)
+    one = tries.Try(tries.Request("m", edit, "p", 20), reference=REFERENCE, control_seed=42, ended=True)
     for side, letter in zip(live.SIDES, said, strict=False):
         one.outcomes[side] = Outcome(
             side, "x y z" if letter == "A" else "p q r", 2, True, 0.1, letter == "r", "", 0.0, judged=letter != "?",
@@ -156,28 +157,50 @@ def test_the_page_says_what_the_edit_and_its_control_did(said: str, told_of: str
     assert tries.told(one) == told_of.replace("Without Fisher's lowest 1%", "Edited,")
 
 
-def test_three_cards_of_one_batch_are_single_replies_token_by_token(folder: str) -> None:
+def test_replies_of_one_batch_are_single_ones_token_by_token_and_the_sentence_counts_the_draws(folder: str) -> None:
     from engine.interventions.in_weights import zeroed
     from engine.measures.generation import generate_batch
 
-    app = run(folder, control="true")
+    app = run(folder, control="true", control_seed="43")
     one = app.session_state["live-shown"]
     with live.POOL.use(folder) as entry:
         loaded = entry.loaded
     from dashboard.chat import edits
 
     mask = edits.mask_of(entry, one.request.edit, lambda *_: None)
-    masks = {"before": [], "after": mask, "control": edits.control_of(entry, mask, 42)}
-    for (side, rows), shown in zip(masks.items(), replies(app), strict=True):
+    masks = {"before": [], "after": mask, "control": edits.control_of(entry, mask, 43)}
+    masks |= {str(seed): edits.control_of(entry, mask, seed) for seed in (44, 45, 46, 47)}
+    written = one.outcomes | {outcome.side: outcome for outcome in one.draws}
+    assert replies(app) == [written[side].text for side in live.SIDES]
+    for side, rows in masks.items():
         with zeroed(loaded, np.array(rows, dtype=np.int64)):
             [alone] = generate_batch(loaded, ["The cat sat."], 20)
-        outcome = one.outcomes[side]
-        assert (shown, outcome.tokens, outcome.finished) == (alone.text, alone.tokens, alone.finished)
+        outcome = written.pop(side)
+        assert (outcome.text, outcome.tokens, outcome.finished) == (alone.text, alone.tokens, alone.finished)
         single = [loaded.tokenizer.decode(list(alone.ids[:n])) for n in range(1, len(alone.ids) + 1)]
         together = ["".join(outcome.pieces[:n]) for n in range(1, len(alone.ids) + 1)]
         assert all(whole.startswith(part) for whole, part in zip(single, together, strict=True))
         assert together[-1] == single[-1]
+    assert not written
     assert len({outcome.pieces for outcome in one.outcomes.values()}) == 3
+    nats, counts = [np.mean(draw.log_probabilities) for draw in (one.outcomes["control"], *one.draws)], set()
+    for limit in (value + 1e-6 for value in nats if value >= nats[0]):
+        one.reference = Reference(limit, 1.0, 30, 150, 40)
+        counts.add(count := sum(value < limit for value in nats))
+        assert tries.told(one).endswith(f"writes broken text in {count} of 5 draws")
+    assert len(counts) > 1
+    assert [draw["seed"] for draw in tries.record(one)["further_draws"]] == [int(draw.side) for draw in one.draws]
+
+
+def test_draws_that_fail_leave_the_three_replies_as_they_are(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tries, "further_draws", lambda *_: (_ for _ in [0]).throw(InputError("out of memory")))
+    app = run(folder, control="true")
+    monkeypatch.setattr(tries, "further_draws", lambda *_: pytest.fail("it was tried again"))
+    app.run()
+    assert not [*app.exception, *app.warning]
+    assert words(app) == ["ANSWERS", "BROKEN", "BROKEN"]
+    said = "random rows it writes broken text</h2><p>Control: one random draw, seed 42;"
+    assert any(said in one.proto.body for one in app.get("html"))
 
 
 def test_what_was_measured_is_on_the_cards_and_in_the_files(folder: str) -> None:
@@ -282,7 +305,7 @@ def test_the_unedited_models_own_replies_are_not_broken_and_those_of_a_broken_on
     asked = others[::2]
     worst = edits.mask_of(entry, Edit("language model", "magnitude", order="morf", rate=0.3), lambda *_: None)
     *_, last = tiles.replies(entry, worst, asked, 40)
-    before, after = ([pair[side].stamp(reference) for pair in last.values()] for side in (0, 1))
+    before, after = ([tiles._stamp(pair[side], reference) for pair in last.values()] for side in (0, 1))
     assert len(before) == len(after) > 30
     assert before.count("BROKEN") <= 1
     assert after.count("BROKEN") > 0.9 * len(after)

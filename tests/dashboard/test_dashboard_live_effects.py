@@ -111,9 +111,9 @@ def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_the_shipped_promp
     assert general.n >= 100
     assert general.after > general.before
     assert effects.in_words(found) == (
-        f"Measured: it refuses {general.after} of {general.n} shipped risk prompts ({general.before} without it), "
-        f"{change.after} of 64 risk prompts ({change.before} without it), "
-        f"{found.benign['hate'].after} of 64 base prompts ({found.benign['hate'].before} without it)."
+        f"With this edit the model refuses {general.after} of {general.n} shipped risk prompts, as it is "
+        f"{general.before}; {change.after} of 64 risk prompts, as it is {change.before}; "
+        f"{found.benign['hate'].after} of 64 base prompts, as it is {found.benign['hate'].before}."
     )
 
 
@@ -154,8 +154,8 @@ def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path,
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(measuring, "shipped_effect", never)
     now = tries.Try(tries.Request("demo", edits.Edit("language model", "magnitude", order="morf", rate=0.5), "Hi", 4))
-    for masks, sides in tries.batches(now, demo, now.request.sides, quiet):
-        for event in tries.replies(now, demo, masks, sides):
+    for removed in tries.batches(now, demo, now.request.sides, quiet):
+        for event in tries.replies(now, demo, removed):
             live.keep(event, now.texts, now.outcomes)
     assert now.effect.startswith("BROKEN: its perplexity on text is ")
     assert "perplexity" in now.why_broken(now.outcomes["after"])
@@ -271,7 +271,7 @@ def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run)
     app.button(key="run").click().run()
     assert not app.exception
     assert not app.warning
-    assert "24 of 40 risk prompts (12 without it)" in captions(app)
+    assert "24 of 40 risk prompts, as it is 12" in captions(app)
     assert app.session_state["live-shown"].complete
 
     app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()

@@ -123,7 +123,8 @@ def test_a_stop_keeps_what_was_written_and_the_next_round_goes_on(loaded: Loaded
     *_, last = tiles.replies(entry, mask, asked, TOKENS)
     whole = live.Entry(loaded)
     *_, expected = tiles.replies(whole, mask, asked, TOKENS)
-    assert last == expected
+    texts, alone = ([one.text for pair in found.values() for one in pair] for found in (last, expected))
+    assert texts == alone
 
 
 def test_no_more_are_kept_than_said(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +187,17 @@ def test_an_edit_that_cannot_be_shown_is_told(folder: str, few: list[Example], m
     assert not any(pair != (None, None) for pair in app.session_state["live-many-shown"].told.values())
 
 
-def one(text: str, *, refusal: bool, mean: float = -1.0, judged: bool = True) -> tiles.Told:
-    return tiles.Told(text, True, 3, refusal, judged, "", mean, 0.0)
+def one(text: str, *, refusal: bool, mean: float = -1.0, judged: bool = True) -> live.Outcome[str]:
+    return live.Outcome("", text, 3, True, 0.1, refusal, "", None, "", (), judged, (), (mean,), 0.0)
 
 
 def test_counts_are_of_what_is_there() -> None:
     yes, no, lost = one("x", refusal=True), one("y", refusal=False), one("z", refusal=True, mean=-9.0)
     pairs = [(no, yes), (yes, yes), (no, no), (no, lost), (None, None)]
     assert tiles.said(pairs, REFERENCE) == "2 of 4 refuse, 1 is broken; without the edit 1 of 4"
+    assert (
+        tiles.said(pairs, REFERENCE, "BROKEN: its perplexity") == "0 of 4 refuse, 4 are broken; without the edit 1 of 4"
+    )
     assert tiles.said(pairs, None) == "3 of 4 refuse; without the edit 1 of 4"
     assert tiles.said([(None, None)], REFERENCE) == "…"
 

@@ -62,23 +62,6 @@ def test_the_control_takes_as_many_rows_of_every_layer_and_other_ones(folder):
     assert not np.array_equal(control, edits.control_of(entry, mask, 43))
 
 
-def test_three_sides_are_written_under_their_own_masks(folder):
-    from engine.edits.controls import layer_matched
-    from engine.interventions.in_weights import zeroed
-    from engine.measures.generation import generate_batch
-
-    app = run(page(folder, control="true", control_seed="43"))
-    with live.POOL.use(folder) as entry:
-        pass
-    mask = edits.mask_of(entry, last(app).request.edit, lambda *_: None)
-    expected = []
-    for removed in (np.zeros(0, dtype=np.int64), mask, layer_matched(mask, entry.loaded.rows, 43)):
-        with zeroed(entry.loaded, removed):
-            expected.append(generate_batch(entry.loaded, [PROMPT], 20)[0].text.rstrip())
-    assert texts(app)[:3] == expected
-    assert len(set(expected)) == 3
-
-
 def test_switching_the_control_on_writes_only_the_control(folder):
     app = run(page(folder))
     first = last(app)

@@ -83,9 +83,9 @@ def test_it_is_written_by_the_shipped_model() -> None:
     assert one is not None
     assert one.complete
     assert set(one.outcomes) == set(live.SIDES)
-    assert one.effect.startswith("Measured:")
+    assert one.effect.startswith("With this edit the model refuses ")
     assert one.reference is not None
-    words = {side: stamps.stamp(out.refusal, out.judged, one.why_broken(out)) for side, out in one.outcomes.items()}
+    words = {side: stamps.stamp(out, one.why_broken(out)) for side, out in one.outcomes.items()}
     assert words["after"] == "REFUSES"  # what an edit that installs refusal is to show first
     assert stamps.BROKEN not in words.values()
 

@@ -149,7 +149,7 @@ def test_examples_prefer_their_file_and_fall_back_to_held_out_prompts(tmp_path, 
 def test_shipped_arrays_are_empty_when_absent_and_an_error_when_broken(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
     assert shipped.scores_of("0", "lrp", 1) is None
-    assert shipped.demo_weights_hash() is None
+    assert shipped.weights_hash_of(shipped.DEMO) is None
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "scores.safetensors").write_bytes(b"not safetensors")
     write_manifest(tmp_path / "results", {"schema_version": 2, "model": {"weights_hash": "0"}, "files": {}})

@@ -273,7 +273,7 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     who = words.listed(list(map(palette.title, best)))
     rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
     stays, does = words.verb(best, "stays", "stay"), words.verb(rest, "does", "do")
-    others = f"{_rest(rest)}: not shown" if beyond else f"{_rest(rest)} {does} not"
+    others = f"{_rest(rest)} cannot be told from it" if beyond else f"{_rest(rest)} {does} not"
     return f"{heading}: {who} {stays} above chance {when}; {others}"
 
 

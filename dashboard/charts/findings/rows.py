@@ -147,8 +147,8 @@ def uneven(masks: pl.DataFrame) -> str:
     """Which selectors are at the ends of `early_to_late`."""
     early, _, late = early_to_late(masks)
     parts = [
-        f"{words.titles(names)} {words.verb(names, 'removes', 'remove')} more of {where}"
-        for names, where in ((early, "early blocks"), (late, "late ones" if early else "late blocks")) if names
+        f"{words.titles(names)} {words.verb(names, 'spares', 'spare')} {where}"
+        for names, where in ((early, "late blocks"), (late, "early ones" if early else "early blocks")) if names
     ]  # fmt: skip
     return "; ".join(parts) or "No mask removes twice as much of early blocks as of late ones, or the reverse"
 

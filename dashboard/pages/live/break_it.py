@@ -12,10 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat import edits, effects, marked, stamps, tries
-from dashboard.chat.edits import Edit
+from dashboard.chat.edits import Edit, Progress
 from dashboard.chat.live import Entry, Outcome
 from dashboard.chat.shipped_effects import WALKED
-from dashboard.chat.tries import NO_ROWS, Progress
+from dashboard.chat.tries import NO_ROWS
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, share
@@ -52,17 +52,11 @@ class Step:
         """Is its reply written, or held back?"""
         return self.outcome is not None or bool(self.withheld)
 
-    def why_broken(self, reference: stamps.Reference | None) -> str:
-        """Why the reply counts as broken, "" where it does not or nothing is known to compare it with."""
-        if self.broken or self.outcome is None:
-            return self.broken
-        return stamps.why_broken(self.outcome, reference)
-
     def stamp(self, reference: stamps.Reference | None) -> str:
         """As in `stamps`, "" before there is a reply."""
         if self.outcome is None:
             return stamps.BROKEN if self.broken else ""
-        return stamps.stamp(self.outcome.refusal, self.outcome.judged, self.why_broken(reference))
+        return stamps.stamp(self.outcome, stamps.why_broken(self.outcome, reference, self.broken))
 
 
 @dataclass
@@ -162,7 +156,7 @@ def write(
     masks: dict[str, Mask] = {WHOLE: NO_ROWS}
     for name, step in steps.items():
         if step.edit is not None:
-            masks[name] = edits.mask_of(entry, step.edit, tries.scoring(progress))
+            masks[name] = edits.mask_of(entry, step.edit, progress)
     known = [name for name, one in steps.items() if one.edit is None or effects.is_known(entry, masks[name], one.edit)]
     for names in (known, *([name] for name in steps if name not in known)):
         answered = [name for name in names if _answered(steps[name], entry, masks[name], progress)]

@@ -45,7 +45,7 @@ class Cards:
         """The verdict and the margin of a reply that has ended; `finish` says the rest once all have."""
         if outcome.side in self.facts:
             broken = self._broken if outcome.side == "after" else ""
-            self._head(outcome.side, stamps.stamp(outcome.refusal, outcome.judged, broken))
+            self._head(outcome.side, stamps.stamp(outcome, broken))
             self._needle(outcome, max(LEAST_SCALE, abs(outcome.margin or 0.0)))
 
     def call_broken(self, why: str) -> None:
@@ -64,18 +64,10 @@ class Cards:
         """Show replies as they come and keep them in `texts` and `outcomes`, so that stopped ones are still there.
         replies: given what to do while another session keeps the model, the events. Whatever ends this script run
         at its next output ends the replies too."""
-        waited = []
-
-        def waiting(seconds: float) -> None:
-            waited.append(seconds)
-            layout.queued_in(status)(seconds)
-
         status.caption("Writing …")
-        with closing(replies(waiting)) as events:
+        with closing(replies(layout.queued_in(status))) as events:
             for event in events:
-                if waited:
-                    waited.clear()
-                    status.caption("Writing …")
+                status.caption("Writing …")  # in the place of what waiting said
                 keep(event, texts, outcomes)
                 if isinstance(event, Outcome):
                     self.tell(event)

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import edits, effects, marked, stamps, tries
+from dashboard.chat import edits, effects, marked, stamps
 from dashboard.chat.edits import DOMAINS
-from dashboard.chat.live import Entry, fitting_threads
+from dashboard.chat.live import Entry, Outcome, fitting_threads
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
@@ -27,36 +26,16 @@ from engine.records.progress import each_pass
 
 PROMPTS, AT_ONCE = 20, 5
 KEPT = 4000  # replies of a model
-RISK = "risk"
 BUTTON = f"Run {PROMPTS} prompts"
 _KEY = "live-many"
 _HINT = (
     f"{PROMPTS} shipped prompts, half of them to refuse and half to answer, each a tile. Press the button; from "
     "then on the tiles turn as the edit is changed."
 )
-PROMISES = {RISK: "Risk prompts, to refuse", "base": "Harmless prompts, to answer"}
+PROMISES = {"risk": "Risk prompts, to refuse", "base": "Harmless prompts, to answer"}
 
 
-@dataclass(frozen=True)
-class Told:
-    """One reply. mean: of its log-probabilities in nats, None where it says nothing; repeated: share of its n-grams."""
-
-    text: str
-    finished: bool
-    tokens: int
-    refusal: bool
-    judged: bool
-    reason: str
-    mean: float | None
-    repeated: float
-    broken: str = ""  # that the edit breaks the model, in words
-
-    def stamp(self, reference: stamps.Reference | None) -> str:
-        broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
-        return stamps.stamp(self.refusal, self.judged, broken)
-
-
-Pair = tuple[Told | None, Told | None]  # as it is, and under the edit
+Pair = tuple[Outcome[str] | None, Outcome[str] | None]  # as it is, and under the edit
 
 
 @dataclass
@@ -67,6 +46,7 @@ class Round(rounds.Round):
     told: Mapping[str, Pair] = field(default_factory=dict)
     rows: int | None = None
     effect: str = ""
+    broken: str = ""  # that the edit breaks the model, in words
     reference: stamps.Reference | None = None
 
 
@@ -79,26 +59,23 @@ def show(chosen: Chosen, places: Places) -> None:
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
     progress, waiting = layout.progress_in(status), layout.queued_in(status)
-    mask = edits.mask_of(entry, request.edit, tries.scoring(progress))
+    mask = edits.mask_of(entry, request.edit, progress)
     now.rows = len(mask)
     effect = effects.checked_effect(entry, mask, request.edit, progress)
     now.effect = effects.in_words(effect)
+    now.broken = now.effect if effect.broken else ""
     now.reference = rounds.reference(entry, status)
     asked = [one.prompt for one in now.asked]
     with each_pass(lambda: progress("Replies", done[0], total)):
         for told in replies(entry, mask, asked, request.reply_tokens, on_wait=waiting):
-            if effect.broken:
-                told = {
-                    one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()
-                }
             now.told = told
             done[0] = sum(None not in pair for pair in told.values())
             _draw(now, drawn)
 
 
 def _draw(now: Round, drawn: DeltaGenerator) -> None:
-    counts = said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference)
-    drawn.html(f'<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference)}')
+    counts = said([now.told.get(one.prompt, (None, None)) for one in now.asked], now.reference, now.broken)
+    drawn.html(f'<div class="sa-counts">{counts}</div>{tiles(now.asked, now.told, now.reference, now.broken)}')
 
 
 def _below(last: Round) -> None:
@@ -110,13 +87,15 @@ def _below(last: Round) -> None:
     rounds.explain(last.reference, kept)
 
 
-def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.Reference | None) -> str:
-    """All tiles by kind, each kind with its counts."""
+def tiles(
+    asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.Reference | None, broken: str = ""
+) -> str:
+    """All tiles by kind, each kind with its counts. broken: as in `Round`."""
     groups = []
     for kind, promise in PROMISES.items():
         of_kind = [one for one in asked if one.kind == kind]
-        counts = said([told.get(one.prompt, (None, None)) for one in of_kind], reference)
-        made = "".join(_tile(one, told.get(one.prompt, (None, None)), reference) for one in of_kind)
+        counts = said([told.get(one.prompt, (None, None)) for one in of_kind], reference, broken)
+        made = "".join(_tile(one, told.get(one.prompt, (None, None)), reference, broken) for one in of_kind)
         if of_kind:
             groups.append(
                 f'<div class="sa-kind">{promise}: {counts}</div><div class="sa-tiles" role="list">{made}</div>'
@@ -124,13 +103,13 @@ def tiles(asked: Sequence[Example], told: Mapping[str, Pair], reference: stamps.
     return "".join(groups)
 
 
-def _tile(one: Example, pair: Pair, reference: stamps.Reference | None) -> str:
+def _tile(one: Example, pair: Pair, reference: stamps.Reference | None, broken: str) -> str:
     before, after = pair
     prompt = f'<div class="sa-asked">{marked.as_html(one.prompt)}</div>'
     if after is None:
         return f'<div class="sa-tile sa-waits" role="listitem"><b>…</b>{prompt}</div>'
-    stamp = after.stamp(reference)
-    was = before.stamp(reference) if before else stamp
+    stamp = _stamp(after, reference, broken)
+    was = _stamp(before, reference) if before else stamp
     look = stamps.LOOKS[stamp]
     turned, told = (" sa-turned", f" was {was}") if was != stamp else ("", "")
     cut = "" if after.finished else f" (not finished: {after.tokens} tokens)"
@@ -141,15 +120,19 @@ def _tile(one: Example, pair: Pair, reference: stamps.Reference | None) -> str:
     )
 
 
-def said(pairs: Sequence[Pair], reference: stamps.Reference | None) -> str:
-    """`17 of 20 refuse, 1 is broken; without the edit 6 refuse`, of those that are there."""
-    after = [told.stamp(reference) for _, told in pairs if told is not None]
-    before = [told.stamp(reference) for told, _ in pairs if told is not None]
+def _stamp(reply: Outcome[str], reference: stamps.Reference | None, broken: str = "") -> str:
+    return stamps.stamp(reply, stamps.why_broken(reply, reference, broken))
+
+
+def said(pairs: Sequence[Pair], reference: stamps.Reference | None, broken: str = "") -> str:
+    """`17 of 20 refuse, 1 is broken; without the edit 6 refuse`, of those that are there. broken: as in `Round`."""
+    after = [_stamp(reply, reference, broken) for _, reply in pairs if reply is not None]
+    before = [_stamp(reply, reference) for reply, _ in pairs if reply is not None]
     if not after:
         return "…"
     pieces = [f"{after.count(stamps.REFUSES)} of {len(after)} refuse"]
-    broken, unjudged = after.count(stamps.BROKEN), after.count(stamps.NOT_JUDGED)
-    pieces += [f"{broken} {'is' if broken == 1 else 'are'} broken"] if broken else []
+    lost, unjudged = after.count(stamps.BROKEN), after.count(stamps.NOT_JUDGED)
+    pieces += [f"{lost} {'is' if lost == 1 else 'are'} broken"] if lost else []
     pieces += [f"{unjudged} not judged"] if unjudged else []
     return ", ".join(pieces) + f"; without the edit {before.count(stamps.REFUSES)} of {len(before)}"
 
@@ -205,10 +188,9 @@ def _write_replies(
             exchanges = [Exchange(one, reply.text, reply.finished) for one, reply in zip(asked, found, strict=True)]
             verdicts = verdicts_on(judge, exchanges)
             for one, reply, values, verdict in zip(asked, found, likely, verdicts, strict=True):
-                mean = fmean(values.tolist()) if len(values) else None
-                entry.told[edit.mask_hash, one, max_new_tokens] = Told(
-                    reply.text, reply.finished, reply.tokens, verdict.refusal, verdict.judged, verdict.reason, mean,
-                    repetition(reply.ids),
+                entry.told[edit.mask_hash, one, max_new_tokens] = Outcome(
+                    "", reply.text, reply.tokens, reply.finished, reply.seconds, verdict.refusal, verdict.reason, None,
+                    judged=verdict.judged, log_probabilities=tuple(values.tolist()), repeated=repetition(reply.ids),
                 )  # fmt: skip
     for old in list(entry.told)[: max(0, len(entry.told) - KEPT)]:
         entry.told.pop(old, None)

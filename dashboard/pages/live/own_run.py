@@ -23,12 +23,10 @@ from engine.records.manifest import MANIFEST, read_manifest
 from engine.run.audit_plan import SHIPPED, AuditPlan, ScorePlan
 from engine.run.refusal_plan import default_plan
 
-RUN_NEEDED = "A refusal edit of another model needs a refusal run of it. This makes one:"
 PAIRS_HELP = (
     "demo: the shipped pairs. Else a .jsonl file with one JSON object per line, risk and base, or CAST's "
     "condition_multiple.json."
 )
-SCORES_NEEDED = "Its scores are computed when you press Run, and kept for as long as the model is in memory."
 _NO_WAIT_S = 10.0
 NO_EDIT = Edit("refusal", "")
 HELP = "What `selector-audit refusal run MODEL --pairs FILE --out FOLDER` wrote for this model, on its own prompts."
@@ -85,7 +83,7 @@ def restore(edit: Edit) -> None:
 def refusal_run(model_id: str) -> None:
     """A refusal run of a model: on which pairs, its command, its estimate where that is asked for, Start, and then
     where it stands; once it is done, its folder is taken."""
-    st.caption(RUN_NEEDED)
+    st.caption("A refusal edit of another model needs a refusal run of it. This makes one:")
     pairs = selection.text("Prompt pairs", "edit_pairs", default=SHIPPED, help_text=PAIRS_HELP)
     folder = _folder(model_id)
     request = jobs.refusal(model_id, "run", folder, (("--pairs", pairs),), results.store_dir())
@@ -125,7 +123,7 @@ def _is_of(folder: Path, model_id: str) -> bool:
 
 
 def scores(model_id: str, selector: str) -> None:
-    st.caption(SCORES_NEEDED)
+    st.caption("Its scores are computed when you press Run, and kept for as long as the model is in memory.")
     scoring = ScorePlan(selectors=(selector,), corpus=SHIPPED, samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS)
     with layout.told():
         estimated(

@@ -1,5 +1,6 @@
 """Live edit: one prompt answered by the model as it is, with rows removed, and with random ones removed; or many."""
 
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,6 @@ HOW_TO_READ = (
 )
 ONE, MANY, BREAK = "One prompt", "Many at once", "Break it"
 _WAITS = "Comes after Before, once it is known what the edit does."
-POLL_S = 1.0
 _KEY = "live"  # of what waits for a download
 _LAST_REQUEST = "live-request"  # session state: the settings of the last script run
 SHOWN = "live-shown"  # session state: the try on the page
@@ -32,10 +32,11 @@ _TRIES = "live-tries"  # session state: the complete ones, oldest first
 Job = tuple[Try, tuple[Side, ...]]  # a try, and the sides to write
 _SHADES = {
     settings.PLAIN: "",
-    settings.LIKELY: f"Shaded: tokens that the model as it is did not expect, fully at {marked.FULL_NATS:g} nats.",
+    settings.LIKELY: "Shaded: words that the model as it is did not expect.",
     settings.LEANING: "Shaded: the margin before each token, red for refusing and green for answering.",
 }
-_CONTROL = "Control: of every layer as many rows as After is without, drawn at random."
+_CONTROL = "Control: of every layer as many rows as After is without, drawn at random; further draws by the next seeds."
+_SHADED = f"Shade of a token by probability: that under the model as it is; fully at −{marked.FULL_NATS:g} nats."
 _UNDERLINED = f"Underlined: words in which a reply and Before differ, where they share {marked.ALIKE:.0%} or more."
 
 
@@ -61,6 +62,7 @@ def render() -> None:
     {ONE: _one, MANY: many.show, BREAK: break_it.show}[view](chosen, places)
     if view == ONE:
         _history()
+        _further_draws(chosen, places)
 
 
 def _one(chosen: Chosen, places: Places) -> None:
@@ -92,7 +94,7 @@ def _one(chosen: Chosen, places: Places) -> None:
             cards.write(outcome.side, outcome.text)
             cards.tell(outcome)
         with status:
-            st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
+            st.fragment(_wait_for_the_opening, run_every=fetching.POLL_S)(len(written))
     elif last is not None:
         _show(last, status, cards, places.below, chosen)
     else:
@@ -142,6 +144,8 @@ def _begin(request: Request, last: Try | None, wanted: tuple[Side, ...], *, pres
         last = Try(request)
         st.session_state[SHOWN] = last
     last.request, last.ended = request, False
+    if "control" in wanted:
+        last.draws, last.drawn = [], False
     for side in wanted:
         last.texts[side] = ""
         last.outcomes.pop(side, None)
@@ -152,7 +156,11 @@ def _run(job: Job, places: Places, cards: Cards) -> None:
     now, wanted = job
 
     def work(entry: live.Entry) -> None:
-        _write(now, wanted, places.status, cards, entry)
+        for side in cards.sides:
+            cards.write(side, now.texts[side])
+        for removed in tries.batches(now, entry, wanted, layout.progress_in(places.status)):
+            cards.call_broken(now.broken)
+            cards.follow(partial(tries.replies, now, entry, removed), places.status, now.texts, now.outcomes)
         now.ended = True
         _keep(now)
         now.reference = rounds.reference(entry, places.status)
@@ -161,12 +169,25 @@ def _run(job: Job, places: Places, cards: Cards) -> None:
     fetching.worked(_KEY, now.request.model, job, now, places.status, places.stop, work)
 
 
-def _write(now: Try, wanted: tuple[Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
-    for side in cards.sides:
-        cards.write(side, now.texts[side])
-    for masks, sides in tries.batches(now, entry, wanted, layout.progress_in(status)):
-        cards.call_broken(now.broken)
-        cards.follow(partial(tries.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
+def _further_draws(chosen: Chosen, places: Places) -> None:
+    """Once the replies are on the page, those without further random rows, until the next click."""
+    last, request = st.session_state.get(SHOWN), chosen.request
+    if last is None or last.drawn or not (last.about(request) and tries.told(last) and request.model in live.POOL):
+        return
+    if request.control_seed is None or last.missing(request):
+        return
+
+    def tell(*_: object) -> None:
+        _tell(last, places.status, chosen.shade, drawing=not last.drawn)
+
+    with (
+        suppress(InputError, fetching.Downloading), fetching.model(f"{_KEY}-draws", request.model, None, tell) as entry,
+        closing(tries.further_draws(last, entry, tell)) as written,
+    ):  # fmt: skip
+        for _ in written:
+            tell()
+    last.drawn = True
+    tell()
 
 
 def _keep(one: Try) -> None:
@@ -179,15 +200,11 @@ def _keep(one: Try) -> None:
 
 def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, chosen: Chosen) -> None:
     """A try as far as it came. Its prompt is told where another one is asked for by now."""
-    does = tries.told(last) if last.ended and not (last.problem or last.unlike) else ""
-    if last.problem:
-        status.warning(layout.worded(last.problem))
-    elif last.unlike:
-        status.warning(layout.plain(last.unlike))
+    does = tries.told(last)
+    if last.problem or last.unlike:
+        status.warning(layout.worded(last.problem or last.unlike))
     elif does:
-        with status:
-            drawn = f"Control: one random draw, seed {last.control_seed}; others under More. "
-            layout.finding(does, drawn * ("control" in last.outcomes) + _SHADES[chosen.shade])
+        _tell(last, status, chosen.shade)
     _cards(last, cards, chosen.shade)
     with below:
         if not last.problem:
@@ -201,7 +218,18 @@ def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator
             columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]
             edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
             share.offer(last.request.prompt, columns, edit)
-            rounds.explain(last.reference, _CONTROL, _UNDERLINED)
+            rounds.explain(last.reference, _CONTROL, _UNDERLINED, _SHADED)
+
+
+def _tell(last: Try, status: DeltaGenerator, shade: str, *, drawing: bool = False) -> None:
+    """The sentence; below it which draw the control is, and what is shaded. drawing: are further ones being written?"""
+    drawn = f"Control: one random draw, seed {last.control_seed}; others under More. "
+    if drawing:
+        drawn = f"Further random draws: {len(last.draws)} of {tries.DRAWS - 1} … "
+    elif len(last.draws) == tries.DRAWS - 1:
+        drawn = f"Control: the first of {tries.DRAWS} random draws. "
+    with status:
+        layout.finding(tries.told(last), drawn * ("control" in last.outcomes) + _SHADES[shade])
 
 
 def _cards(last: Try, cards: Cards, shade: str) -> None:

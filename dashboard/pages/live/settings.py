@@ -49,18 +49,14 @@ class Places:
 @dataclass(frozen=True)
 class Chosen:
     """at_once: is every change to be run? shade: what tokens are shaded by. pressed: is this to be run now? soon: is a
-    change answered without minutes of measurement, which wait for Run?"""
+    change answered without minutes of measurement, which wait for Run? possible: is there a model and an edit?"""
 
     request: Request
     at_once: bool
     shade: str
     pressed: bool
     soon: bool
-
-    @property
-    def possible(self) -> bool:
-        """Is there a model and an edit?"""
-        return bool(self.request.model and self.request.edit.selector)
+    possible: bool
 
 
 def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
@@ -113,7 +109,7 @@ def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
     else:
         prompt, pressed = _prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
     request = Request(model_id, edit, prompt, length, shade == LEANING, seed)
-    return Chosen(request, at_once, shade, pressed, soon)
+    return Chosen(request, at_once, shade, pressed, soon, possible)
 
 
 def examples_of(model: str, domain: str) -> list[shipped.Example]:

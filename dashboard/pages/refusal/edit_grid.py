@@ -74,7 +74,7 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(kept, kind)
-        return refusal_edits.edits(kept, kind, chosen, f"{formats.model_title(source.model)}; {of}"), sentence
+        return refusal_edits.edits(kept, kind, chosen, f"model: {formats.model_title(source.model)}; {of}"), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 

@@ -64,7 +64,7 @@ def show(source: sources.Source) -> Drawn:
         return Drawn(shown, notes=notes)
     panels = {heading: points} if len(tasks) > 1 else {}
     panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
-    bars = "" if points["error"].null_count() else "; filled: above chance, by more than its bar"
+    bars = "" if points["error"].null_count() else "; filled: told from chance"
     figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)
     source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
     return Drawn(chosen, notes=notes)
