@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, formats, palette
-from dashboard.charts.findings import words
 from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.matrix import matrix
@@ -207,10 +206,10 @@ def quadrant(
         look = palette.style(row["selector"])
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
-        about = ["in part"] * (row["validity"] == "partly" and row[column] >= goal) + ["undecided"] * hollow
+        partly = row["validity"] == "partly" and row[column] >= goal
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
-            text=[": ".join([look.title, *[", ".join(about)] * bool(about)])],
+            text=[look.title + ": in part" * partly],
             textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
@@ -228,12 +227,15 @@ def quadrant(
         axes.level(figure, f"{name} {y:.0%}", y=y, at="top left")
     if not known:
         axes.level(figure, f"limit {limit:g} nats", y=limit, at="top left")
-    for text, y, anchor in (("stable, not sufficient", low, "bottom"), ("both: the goal", high, "top")):
-        font = {"color": palette.REFERENCE}
-        figure.add_annotation(x=right, y=y, xanchor="right", yanchor=anchor, text=text, showarrow=False, font=font)
+    for text, x, y in (
+        ("stable, not sufficient", right, low), ("both: the goal", right, high), ("sufficient, not stable", left, high),
+    ):  # fmt: skip
+        figure.add_annotation(
+            x=x, y=y, text=text, showarrow=False, font={"color": palette.REFERENCE},
+            xanchor="right" if x == right else "left", yanchor="top" if y == high else "bottom",
+        )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
-    harm = f"less harm than random rows do → ({limits.rate:.0%} removed; 0%: as much or more)"
-    title = harm if known else "log gap (nats per token) →"
+    title = "less harm than random rows →" if known else "log gap (nats per token) →"
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
     if known:
         figure.update_yaxes(tickformat=".0%")
@@ -241,13 +243,8 @@ def quadrant(
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     axis = {"text": f"same rows from other text → ({name}, {said})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
-    below = ["bars: 95% intervals over draws, undecided where they cross the limit"] * bool(of_drawn)
-    if known:
-        if verdicts.filter(pl.col("validity") == "partly", pl.col(column) >= goal).height:
-            below.append("in part: sufficient here, its gap between the orders too small at some rates")
-        names = verdicts.filter(stability="not applicable")["selector"]
-        below += [f"not drawn, as they read no text: {words.titles(names.to_list())}"] * bool(names.len())
-    return finished(figure, "Stability against validity", "; ".join(below), 470)
+    below = "bars: 95% intervals over draws of text; hollow: stability not decided" * bool(of_drawn)
+    return finished(figure, "Stability against validity", below, 470)
 
 
 def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[str, bool]:

@@ -47,10 +47,9 @@ def lines(
         placed = [y.place(row[y.column]) for row in rows]
         heights += [value for value in placed if isinstance(value, float | int)]
         unit = LN10 if y.kind == "perplexity" else 1.0
-        errors = [row[error] for row in rows] if error else []
-        bars = axes.errors([None if size is None else size / unit for size in errors])
+        errors = [None if row[error] is None else row[error] / unit for row in rows] if error else []
         across, told = [x.place(row[x.column]) for row in rows], list(map(hover, rows))
-        figure.add_trace(selector_line(selector, across, placed, told, error_y=bars))
+        figure.add_trace(selector_line(selector, across, placed, told, error_y=axes.errors(errors)))
     if reference and math.isfinite(reference[0]):
         at = y.place(reference[0])
         heights.append(float(at or 0.0))

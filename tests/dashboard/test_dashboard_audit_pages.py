@@ -90,13 +90,16 @@ def test_what_depths_explain_is_shown_with_its_interval():
 
 
 @pytest.mark.usefixtures("full")
-def test_disjoint_draws_stand_beside_nested_sizes():
+def test_disjoint_draws_stand_beside_nested_sizes(audit):
     app = page("believed", part="Stability", more="true")
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert "LRP, Jaccard 0.8500 (" in alts[0]
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
     assert any(heading.value == "Nested sizes" for heading in app.header)
-    quadrant = figures(page("believed"))[0]
+    quadrant = figures(app := page("believed"))[0]
+    unread = pl.read_parquet(audit / "verdicts.parquet").filter(stability="not applicable")["selector"].to_list()
+    silent = f"Not drawn, as they read no text: {', '.join(map(palette.title, unread))}."
+    assert any(silent in one.value for one in app.caption) == bool(unread)
     assert (
         quadrant["layout"]["xaxis"]["title"]["text"] == "same rows from other text → (Jaccard, between disjoint draws)"
     )
@@ -221,7 +224,7 @@ def test_agreement_lists_overlaps_that_were_counted_by_hand():
         assert [found[label, sublayer] for sublayer in ("attention", "mlp")] == pytest.approx(both)
         above = labels[max(place for place in groups if place < labels.index(label))]
         near = max(both) <= max(ends["x0"], ends["x1"])
-        assert above == f"<b>{'no ' * near}more than random rows</b>"
+        assert above == f"<b>{'not above random in either' if near else 'above random, in one or both'}</b>"
         means.append((labels.index(label), near, sum(both) / 2))
     assert [mean[1:] for mean in sorted(means)] == sorted(
         (mean[1:] for mean in means), key=lambda one: (one[0], -one[1])

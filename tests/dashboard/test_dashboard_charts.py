@@ -144,12 +144,13 @@ def test_who_destroys_the_model_stands_back_and_who_always_does_shares_a_name():
     assert back(figure(["random", "ig", "wanda"])) == set()  # where nobody is left, nobody stands back
 
     two = {name: nlls[name] for name in ("fisher", "random", "ig", "wanda")}  # of them each has its own
-    assert not [note for note in figure(two).layout.annotations if note.name == "line end"]
+    for order in ("lerf", "morf"):
+        assert not [note for note in figure(two, order).layout.annotations if note.name == "line end"]
     nlls["magnitude"] = (1, 8, 8)
-    [joint] = [note for note in figure(nlls).layout.annotations if note.name == "line end"]
-    assert joint.text == "4 scores"
-    alone = {trace.name for trace in figure(nlls).data if trace.showlegend is False}
-    assert alone == {"LRP", "IG", "Wanda", "Magnitude"}
+    [joint] = [note for note in figure(nlls, "morf").layout.annotations if note.name == "line end"]
+    assert joint.text == "3 scores"
+    alone = {trace.name for trace in figure(nlls, "morf").data if trace.showlegend is False}
+    assert alone == {"IG", "Wanda", "Magnitude"}
 
 
 def test_few_small_rates_have_the_same_room_each_and_keep_their_values():

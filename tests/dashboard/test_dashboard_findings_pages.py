@@ -193,7 +193,7 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert curves.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP stays above chance with 30% removed; IG: not shown"
+        "T: LRP stays above chance with 30% removed; IG cannot be told from it"
     )
     assert "all 2 selectors stay" in curves.accuracy(points({0.3: (0.5, 0.5)}), "T")
     assert "no selector stays" in curves.accuracy(points({0.3: (0.26, 0.25)}), "T")

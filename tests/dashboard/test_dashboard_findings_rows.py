@@ -85,10 +85,7 @@ def test_rank_correlations():
     made = pl.DataFrame([("consensus2", "ig", 0.99)], schema=three.schema, orient="row")
     assert rows.correlation(pl.concat([three, made])) == told
     assert rows.left_out(["lrp", "wanda"]) == ""
-    assert (
-        rows.left_out(["random", "lrp", "consensus2"])
-        == "; without colour: Random, Consensus-2 with what it is made of"
-    )
+    assert rows.left_out(["random", "lrp", "consensus2"]) == "; without colour: Random, Consensus-2 with LRP"
     assert rows.correlation(three.head(3)) == told
 
 
@@ -116,9 +113,11 @@ def test_how_evenly_masks_lie_over_the_blocks():
     assert any(who)
     told = rows.uneven(found).split("; ")
     for names, sentence in zip([names for names in who if names], told, strict=True):
-        assert re.split(", | and ", re.split(" removes? ", sentence)[0]) == list(map(title, names))
-    ends = ("early blocks", "late ones" if who[0] else "late blocks")
-    assert [one.split(" more of ")[1] for one in told] == [end for names, end in zip(who, ends, strict=True) if names]
+        assert re.split(", | and ", re.split(" spares? ", sentence)[0]) == list(map(title, names))
+    ends = ("late blocks", "early ones" if who[0] else "early blocks")
+    assert [re.split(" spares? ", one)[1] for one in told] == [
+        end for names, end in zip(who, ends, strict=True) if names
+    ]
     by_ratio = sorted(ratio, key=ratio.__getitem__, reverse=True)
     groups = rows.early_to_late(found)
     assert [*itertools.chain(*groups)] == by_ratio
@@ -126,7 +125,7 @@ def test_how_evenly_masks_lie_over_the_blocks():
     even = found.filter(selector="random")
     assert rows.uneven(even) == ("No mask removes twice as much of early blocks as of late ones, or the reverse")
     half = pl.col("share") * pl.when(pl.col("block") < last / 2).then(0.4).otherwise(1)
-    assert rows.uneven(even.with_columns(share=half)) == "Random removes more of late blocks"
+    assert rows.uneven(even.with_columns(share=half)) == "Random spares early blocks"
     for few in (found.filter(block=0), found.with_columns(share=pl.lit(0.0))):  # one block; a mask of no rows
         assert rows.early_to_late(few) == [[], list(dict.fromkeys(found["selector"])), []]
 

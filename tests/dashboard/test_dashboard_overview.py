@@ -166,8 +166,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both"),
-        ("MoRF only", "~ high only"),
-        ("LeRF only", "~ low only"),
+        ("MoRF only", "~ only top rows"),
+        ("LeRF only", "~ only low rows"),
         ("not", "✗ neither"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),

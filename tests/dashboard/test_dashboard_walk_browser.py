@@ -10,7 +10,7 @@ FIGURES = {
     "Overview": "filled, lowest scores first", "Curves": "LeRF: lowest scores go first",
     "Where and who": "most alike first",
     "Can it be believed": "bars: 95% intervals over draws",
-    "Tasks": "Mean of 5 tasks", "Refusal": "large mark: the edit", "Rows": "rows that are among",
+    "Tasks": "Mean of 5 tasks", "Refusal": "of the rows zeroed; bars", "Rows": "rows that are among",
     "Learn": "One row among its neighbours",
 }  # fmt: skip
 TEXTS = {

@@ -239,15 +239,13 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
 
 
 def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
-    """`LeRF: 1 of 3 random rankings destroys the model at 0.25%.`: where the mean over seeds says little; else "".
+    """`, 1 of 3 destroyed at 0.25%`, of random rankings: where the mean over seeds says little; "" elsewhere.
     limit: NLL above which the model is destroyed, None where that is not known."""
     seeded = frame.filter(model=model, order=order, selector=BASELINE)
     for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
         destroyed = int((cells["nll"] > limit).sum())
         if 0 < destroyed < cells.height:
-            verb = words.verb(["one"] * destroyed, "destroys", "destroy")
-            title, count = series.ORDER_TITLES[order], cells.height
-            return f"{title}: {destroyed} of {count} random rankings {verb} the model at {formats.rate(rate)}."
+            return f", {destroyed} of {cells.height} destroyed at {formats.rate(rate)}"
     return ""
 
 

@@ -88,8 +88,9 @@ def counted(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def left_out(selectors: Collection[str], how: str = "without colour") -> str:
     """What the sentences above do not name of these selectors' pairs, which `counts` says, and how it is shown."""
-    made = [palette.title(whole) for whole, parts in _MADE_OF.items() if whole in selectors and {*parts} & {*selectors}]
-    names = [palette.title(BASELINE)] * (BASELINE in selectors) + [f"{name} with what it is made of" for name in made]
+    made = {whole: {*parts} & {*selectors} for whole, parts in _MADE_OF.items() if whole in selectors}
+    names = [palette.title(BASELINE)] * (BASELINE in selectors)
+    names += [f"{palette.title(whole)} with {words.titles([*parts])}" for whole, parts in made.items() if parts]
     return f"; {how}: {', '.join(names)}" if names else ""
 
 

@@ -79,10 +79,14 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     nested = "" if drawn else "Stability here is that of nested sizes, which judges nothing: no draws were measured. "
     named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
+    unread = verdicts.filter(stability="not applicable")["selector"].to_list()
+    silent = f"Not drawn, as they read no text: {', '.join(map(palette.title, unread))}. " if unread else ""
     st.caption(
-        f"{nested}Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: "
-        f"{MEASURES[measure]} {stable_from:g}, log gap {limits.log_gap:g} nats, {1 - limits.invalid_damage:.0%} of "
-        f"random rows' harm avoided. A verdict also asks for clear differences and beaten controls."
+        f"{nested}{silent}Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: "
+        f"{MEASURES[measure]} {stable_from:g}, log gap {limits.log_gap:g} nats, with {limits.rate:.0%} of rows removed "
+        f"{1 - limits.invalid_damage:.0%} and {1 - limits.faithful_damage:.0%} of random rows' harm avoided. In part: "
+        "that, but a gap between the orders that is too small at some rates. A verdict also asks for clear differences "
+        "and beaten controls."
     )
 
 

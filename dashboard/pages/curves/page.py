@@ -85,7 +85,7 @@ def render() -> None:
     if under:
         notes.insert(0, f"Rows changed by the intervention {under}.")
     if view == CURVES:
-        notes += _curves_tab(picked, drawn, orders, relative, under)
+        _curves_tab(picked, drawn, orders, relative, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
         gaps = series.gaps(drawn.points)
@@ -158,8 +158,8 @@ def _say_without_baseline(baselines: dict[str, float | None]) -> None:
         )
 
 
-def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relative: bool, under: str) -> list[str]:
-    """The notes on it. under: the intervention that was chosen, "" where there is no choice."""
+def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relative: bool, under: str) -> None:
+    """under: the intervention that was chosen, "" where there is no choice."""
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
@@ -167,7 +167,8 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     limit = drawn.curves.saturated_above
     apart = [findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders]
     seeds = _seeds(drawn, orders) if any(apart) else []
-    thin = f"; thin: {len(seeds)} random rankings" if seeds else ""
+    thin = {order: [f"thin: random{one}"] if seeds else [curve_chart.ORDER_HEADINGS[order][1]]
+            for order, one in zip(orders, apart, strict=True)}  # fmt: skip
     figures = {
         order: curve_chart.curves(
             drawn.points, order, relative=relative, baseline=unmasked, saturated=limit, seeds=seeds,
@@ -182,9 +183,8 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
                 tools.show(
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=_key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=unmasked if relative else 0.0),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + thin, hero=True,
+                    below=f"{done}; ".join([curve_chart.ORDER_HEADINGS[order][0], *thin[order]]), hero=True,
                 )  # fmt: skip
-    return list(filter(None, apart)) if seeds else []
 
 
 def _key_of(order: str) -> str:

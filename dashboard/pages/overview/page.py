@@ -1,6 +1,7 @@
 """Overview, the page that opens first: what this is, which scores can be trusted, the model at hand, the headline,
 every selector on every model."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -66,9 +67,10 @@ VERDICT_WORDS = (
     "ranking passes this too. **No text**: it reads none. Each chip opens its evidence. **Budget**: the mark lies on "
     "its 95% interval, on a logarithmic scale; the dotted line is at random rows."
 )
-_NAME_PX, _CHIP_PX, _BUDGET_PX, _GAP_PX = 150, 112, 170, 8
+_NAME_PX, _BUDGET_PX, _GAP_PX = 150, 170, 8
+_CHIP_PX = dict(zip(verdict_chips.QUESTIONS, (100, 128, 112, 112), strict=True))
 GLOSS = {
-    verdict_chips.SUFFICIENT: "half of random's harm or less",
+    verdict_chips.SUFFICIENT: "half random's harm or less",
     verdict_chips.SPECIFIC: "beats random rows of its layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
@@ -251,9 +253,9 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
         st.markdown("**Selector**  \n:small[✓ faithful: sufficient and specific]", width=_NAME_PX)
         questions = verdict_chips.questions(verdicts, invariance)
-        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(questions))):
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(questions)):
             for question in questions:
-                st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
+                st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX[question])
         if any(line.budget for line in answered):
             st.markdown("**Budget**  \n:small[rows that can go before perplexity doubles]", width=_BUDGET_PX)
             st.html(drawn.get("", ""), width="stretch")
@@ -275,18 +277,19 @@ def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> 
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
         st.markdown(f"{':green[✓] ' * line.faithful}**{layout.plain(title)}**", width=_NAME_PX)
-        with st.container(horizontal=True, gap="xsmall", width=_width_of(len(line.chips))):
+        with st.container(horizontal=True, gap="xsmall", width=_width_of([chip.question for chip in line.chips])):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
                 parameters = {**taken, **chip.parameters}
-                if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
-                    st.markdown(chip.markdown, width=_CHIP_PX)
+                width = _CHIP_PX[chip.question]
+                if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=width):
+                    st.markdown(chip.markdown, width=width)
         if line.budget:
             interval = f" :small[({line.interval})]" if line.interval else ""
             st.markdown(line.budget + interval, width=_BUDGET_PX)
             st.html(bar, width="stretch")
 
 
-def _width_of(chips: int) -> int:
+def _width_of(questions: Sequence[str]) -> int:
     """Of so many beside each other, in pixels: on a phone a line of its own below the name."""
-    return chips * _CHIP_PX + (chips - 1) * _GAP_PX
+    return sum(_CHIP_PX[question] + _GAP_PX for question in questions) - _GAP_PX
