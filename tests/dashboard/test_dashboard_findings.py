@@ -146,6 +146,10 @@ def test_noise_is_called_a_difference_at_most_as_often_as_the_level_says():
     assert called / 1500 <= curves.LEVEL + 3 * math.sqrt(curves.LEVEL * (1 - curves.LEVEL) / 1500)
 
 
+def test_lines_keep_words_with_hyphens_whole():
+    assert words.lines("on held-out prompts", 9) == ["on", "held-out", "prompts"]  # as a wide screen joins them again
+
+
 def test_a_bound_lies_on_its_side_and_has_three_digits():
     noise = np.random.default_rng(3)
     for nll in [*noise.uniform(-3, 900, 400).tolist(), math.log(10.0), math.log(9.999), math.log(1000.0), 0.0]:

@@ -43,7 +43,7 @@ def headed(
 
 def lines(text: str, letters: int) -> list[str]:
     """Text in lines of at most so many letters, ready for plotly, which reads tags."""
-    return [html.escape(line, quote=False) for line in textwrap.wrap(text, letters)]
+    return [html.escape(line, quote=False) for line in textwrap.wrap(text, letters, break_on_hyphens=False)]
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
