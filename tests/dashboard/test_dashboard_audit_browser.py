@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 PAGES = {
     "where": "most alike first",
     "where?part=Depth": "share of each block",
-    "believed": "right: same rows from other text; up: less harm",
+    "believed": " stable",
     "believed?part=Controls": "each control and references",
     "tasks": "Mean of ",
 }
@@ -29,7 +29,7 @@ def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/where", source="Paper", model="Qwen3-8B")
     figure(page, "most alike first")
     follow(page, "Can it be believed")
-    figure(page, "right: same rows from other text; up: less harm")
+    figure(page, "stable is to the right")
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
     assert chosen == ["Paper", "Qwen3-8B"]
 

@@ -80,7 +80,7 @@ def obeyed_in_markdown(text):
 def obeyed_in_html(text):
     reader = Tags()
     reader.feed(text)
-    known = {"div", "br", "code", "b", "p", "ul", "li", "mark", "style", "sub", "sup", "span", "script"}
+    known = {"div", "br", "code", "b", "p", "ul", "li", "mark", "style", "sub", "sup", "span", "script", "h2"}
     known |= {"details", "summary"}
     return [tag for tag, attributes in reader.tags if tag not in known or HOST in str(attributes)]
 

@@ -24,7 +24,7 @@ def refusal_folder(tmp_path_factory):
 
 def open_refusal(new_page, folder, **more):
     page = new_page("/refusal", source="My results", folder=str(folder), **more)
-    chart(page, says="large mark: the edit" if not more else "left keeps the language")
+    chart(page, says="of the rows zeroed" if not more else "left keeps the language")
     return page
 
 
@@ -65,7 +65,7 @@ def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
     open_by_mark(
-        page, "large mark: the edit", 8, "IG, hate, λ 0.5, k 5%"
+        page, "of the rows zeroed", 8, "IG, hate, λ 0.5, k 5%"
     )  # behind five of the mean, a cross and two circles
     assert page.get_by_text("rescue: chosen under a relaxed limit of harmless prompts").is_visible()
 

@@ -21,7 +21,7 @@ def go(page, name):
 
 def shows(page, domain):
     """The figure of this domain's edits is drawn."""
-    figure(page, f"({domain};")
+    figure(page, f"; {domain};")
 
 
 def test_back_is_one_page_with_its_settings(new_page):

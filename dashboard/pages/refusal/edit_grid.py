@@ -1,5 +1,6 @@
 """Edits: what removing few rows does to the replies, selector by selector; folded, controls and points."""
 
+import html
 from collections.abc import Callable
 
 import plotly.graph_objects as go
@@ -74,7 +75,9 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(kept, kind)
-        return refusal_edits.edits(kept, kind, chosen, f"model: {formats.model_title(source.model)}; {of}"), sentence
+        return refusal_edits.edits(
+            kept, kind, chosen, f"model: {html.escape(formats.model_title(source.model))}; {of}"
+        ), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 
