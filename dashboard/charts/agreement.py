@@ -8,13 +8,22 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.findings.rows import as_random, counted, counts, early_to_late, left_out, most_alike
+from dashboard.charts.findings.rows import (
+    HARDLY,
+    beside_random,
+    counts,
+    early_to_late,
+    hardly_alike,
+    left_out,
+    measured_by,
+    most_alike,
+)
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 Ends = tuple[float, float]
 _COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
-_MORE, _NO_MORE = "above random, in one or both", "not above random in either"  # above the pairs that share so much
+_MORE, _NO_MORE = f"more than {HARDLY:g} ×, in one or both", f"at most {HARDLY:g} × in either"  # above such pairs
 _GROUPS = ("spare late", "in between", "spare early")  # of `early_to_late`, above their lines
 _BLOCKS = 10  # that have labels at most; as many have numbers in their cells, since a phone has no room for more
 
@@ -76,41 +85,41 @@ def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, b
 
 
 def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> go.Figure:
-    """The share of rows in common of every pair that a sentence names, a mark per sublayer; most alike first, after
-    them in grey those of `as_random`. sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer
-    is called."""
-    figure, pairs, near = go.Figure(), most_alike(sublayers), as_random(sublayers)
+    """The overlap of every pair that a sentence names beside that of random rows, or by itself where that is not known,
+    a mark per sublayer; most alike first, after them in grey those of `hardly_alike`.
+    sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
+    figure, pairs, near = go.Figure(), most_alike(sublayers), hardly_alike(sublayers)
     order: list[tuple[str, str] | str] = [pair for pair in pairs if pair not in near]
-    order = [_MORE, *order] * bool(order) + [_NO_MORE, *(pair for pair in pairs if pair in near)] * bool(near)
-    tables = {title: counted(table.drop_nulls("jaccard")) for title, table in sublayers.items()}
-    known = pl.concat(tables.values())
+    if near:
+        order = [_MORE, *order] * bool(order) + [_NO_MORE, *(pair for pair in pairs if pair in near)]
+    known = beside_random(sublayers)
+    by = measured_by(known)
     for a, b in pairs:
-        values = known.filter(selector_a=a, selector_b=b)["jaccard"].to_list()
+        values = known.filter(selector_a=a, selector_b=b)[by].to_list()
         axes.joined(figure, values, order.index((a, b)), width=1)
-    for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
-        rows = table.select("selector_a", "selector_b", "jaccard", "expected_random").rows()
+    for (title, table), symbol in zip(sublayers.items(), _SYMBOLS, strict=True):
+        columns = ("selector_a", "selector_b", pl.col(by).alias("x"), "jaccard", "expected_random")
+        rows = beside_random({title: table}).select(columns).rows()
         marks = [
-            dots.Dot(order.index((a, b)), value, _told(a, b, f"{title}: Jaccard {value:.4f}", random))
-            for a, b, value, random in rows
+            dots.Dot(order.index((a, b)), x, _told(a, b, f"{title}: Jaccard {value:.4f}", random))
+            for a, b, x, value, random in rows
         ]
         colours = [palette.REFERENCE if row[:2] in near else _COLOUR for row in rows]
         dots.add(figure, title, marks, colours, symbol)
-    if known["expected_random"].count():
-        figure.add_vrect(
-            known["expected_random"].min(), known["expected_random"].max(), fillcolor=palette.REFERENCE, opacity=0.18,
-            line_width=0, layer="below", annotation_position="top left",
-            annotation={"text": "expected of random rows", "font": {"color": palette.REFERENCE}},
-        )  # fmt: skip
-    most = known["jaccard"].max()
+    title, ends = "rows in both masks, of those in either (Jaccard)", {"tickformat": ".0%"}
+    if by == "times":
+        figure.add_vrect(0, HARDLY, fillcolor=palette.REFERENCE, opacity=0.18, line_width=0, layer="below")
+        axes.level(figure, "random rows", x=1.0, at="top")
+        title, ends = "overlap (Jaccard) ÷ that expected of random rows", {"ticksuffix": " ×"}
+    most = known[by].max()
     every = pl.concat(sublayers.values()).drop_nulls("jaccard")
     if known.height < every.height:
         below += left_out({*every["selector_a"], *every["selector_b"]}, "left out")
     return dots.finished(
         figure,
         [f"<b>{one}</b>" if isinstance(one, str) else " · ".join(map(palette.title, one)) for one in order],
-        "rows in both masks, of those in either (Jaccard)", heading, below,
-        row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
-        axis={"range": [0, 1.06 * most if isinstance(most, float) and most else 1], "tickformat": ".0%"},
+        title, heading, below, row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
+        axis={"range": [0, 1.06 * most if isinstance(most, float) and most else 1], **ends},
     )  # fmt: skip
 
 

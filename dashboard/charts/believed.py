@@ -197,7 +197,6 @@ def quadrant(
     column, limit, goal = "log_gap", limits.log_gap, limits.log_gap
     if known:  # between the two a selector is sufficient in part
         column, limit, goal = "avoided", 1 - limits.invalid_damage, 1 - limits.faithful_damage
-    if known:
         verdicts = verdicts.with_columns(avoided=1 - pl.col("damage"))
     drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
     ends = _intervals(draws, stable, limits.rate)
@@ -223,10 +222,9 @@ def quadrant(
             type="rect", x0=stable_from, x1=right, y0=y0, y1=y1, opacity=0.13, fillcolor=colour, line={"width": 0},
             layer="below",
         )  # fmt: skip
-    for name, y in {"not sufficient below": limit, "sufficient from": goal}.items() if known else ():
-        axes.level(figure, f"{name} {y:.0%}", y=y, at="top left")
-    if not known:
-        axes.level(figure, f"limit {limit:g} nats", y=limit, at="top left")
+    levels = {f"not sufficient below {limit:.0%}": limit, f"sufficient from {goal:.0%}": goal}
+    for text, y in (levels if known else {f"limit {limit:g} nats": limit}).items():
+        axes.level(figure, text, y=y, at="top left")
     for text, x, y in (
         ("stable, not sufficient", right, low), ("both: the goal", right, high), ("sufficient, not stable", left, high),
     ):  # fmt: skip
@@ -236,9 +234,8 @@ def quadrant(
         )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
     title = "less harm than random rows →" if known else "log gap (nats per token) →"
-    figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False)
-    if known:
-        figure.update_yaxes(tickformat=".0%")
+    ticks = ".0%" if known else ""
+    figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False, tickformat=ticks)
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     axis = {"text": f"same rows from other text → ({name}, {said})"}

@@ -34,7 +34,10 @@ _VALIDITY = {"not": "not faithful", "partly": "partly", "sufficient": "sufficien
 _STABILITY = {"not": "not stable", "unknown": "not known", "not applicable": "no text", "stable": "stable"}
 _ROW_PX, _AROUND_PX = 34, 170
 _OPEN = {"lerf": "", "morf": "-open"}  # marks: lowest scores first are filled
-BUDGETS = "filled, lowest scores first: further right is better; open, highest first: further left is better"
+_BETTER = {
+    "lerf": "filled, lowest scores first: further right is better",
+    "morf": "open, highest first: further left is better",
+}
 _FIRST = {"lerf": "lowest scores first", "morf": "highest scores first"}
 
 
@@ -112,7 +115,7 @@ def budgets(table: pl.DataFrame) -> go.Figure:
                 customdata=[_budget_hover(budget, limit_words(table))],
                 hovertemplate=f"<b>{html.escape(look.title)}</b>, {_FIRST[order]}<br>%{{customdata}}<extra></extra>",
             )  # fmt: skip
-    for order, symbol in (("lerf", "circle"), ("morf", "circle-open")):
+    for order, symbol in [("lerf", "circle"), ("morf", "circle-open")][: 1 + bool(by_order["morf"])]:
         figure.add_scatter(
             x=[None], y=[None], mode="markers", name=_FIRST[order],
             marker={"color": palette.REFERENCE, "symbol": symbol, "size": 11},
@@ -131,7 +134,9 @@ def budgets(table: pl.DataFrame) -> go.Figure:
         axes.titled(f"rows removed when {limit_words(table)}", type="log", tickangle=0, tickvals=ticks,
                     ticktext=[formats.rate(value) for value in ticks], range=[math.log10(edge / 1.3), 0.04])
     )  # fmt: skip
-    return finished(figure, f"Rows that can go before {limit_words(table)}", "", _AROUND_PX + _ROW_PX * len(names), 92)
+    below = "; ".join(words for order, words in _BETTER.items() if by_order[order])
+    height = _AROUND_PX + _ROW_PX * len(names)
+    return finished(figure, f"Rows that can go before {limit_words(table)}", below, height, 92)
 
 
 def _budget_hover(budget: RemovalBudget, limit: str) -> str:

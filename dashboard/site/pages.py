@@ -41,7 +41,7 @@ def overview_of(page: Page, run: Run, runs: Sequence[Run]) -> Iterator[Block]:
     if verdicts is not None and not run.published:
         yield _chips(run, verdicts)
     if budgets is not None:
-        yield page.figure(overview.budgets(budgets), overview.budget_finding(budgets), overview.BUDGETS)
+        yield page.figure(overview.budgets(budgets), overview.budget_finding(budgets))
     elif not run.sweep.is_empty():
         beside = {one.title: (one.sweep, one.model) for one in (run, *(one for one in runs if one is not run))}
         shown = overview.over_models(beside)

@@ -26,7 +26,7 @@ RUNS: dict[str, str] = {
     "sweep": "bench_sweep.py demo", "sweep-random-masks": "bench_sweep.py demo --selector random",
     "sweep-34M": "bench_sweep.py --random 512 8",
     "sweep-150M": "bench_sweep.py --random 1024 10 --rates 0 0.3 0.5 0.9",
-    "little-text": "bench_little_text.py",
+    "little-text": "bench_little_text.py", "quick": "bench_quick.py smollm2",
     "allocator": "bench_allocator.py", "products": "bench_products.py", "grid": "bench_outputs.py",
     "grid-34M": "bench_outputs.py --random 512 8 --pairs 16", "generation": "bench_generation.py",
     "generation-one-thread": "bench_generation.py --threads 1", "ig": "bench_ig.py",

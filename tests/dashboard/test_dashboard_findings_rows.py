@@ -46,28 +46,30 @@ def test_overlaps_of_pairs_in_both_sublayers():
     lines = [row for row in shipped("jaccard", 0.3) if row["jaccard"] is not None]
     both = {name: [row for row in lines if row["sublayer"] == name] for name in ("attention", "mlp")}
     tables = {name: frame(found) for name, found in both.items()}
-    told = rows.overlaps(tables, "lowest 30%")
-    mean = {}
-    for row in filter(counts, lines):
-        mean.setdefault(frozenset((row["selector_a"], row["selector_b"])), []).append(row["jaccard"])
-    best = max(mean, key=lambda pair: statistics.mean(mean[pair]))
-    assert frozenset(rows.most_alike(tables)[0]) == best
-    assert set(told.split("; ")[-1].removesuffix(" share most").split(" and ")) == set(map(title, best))
-    near, most = {}, max(row["expected_random"] for row in filter(counts, lines))
+    told = rows.overlaps(tables, "Lowest 30%")
+    times = {}
     for row in filter(counts, lines):
         pair = frozenset((row["selector_a"], row["selector_b"]))
-        near[pair] = near.get(pair, True) and row["jaccard"] <= most
-    count = sum(near.values())
-    assert set(map(frozenset, rows.as_random(tables))) == {pair for pair, is_near in near.items() if is_near}
-    begin = "{} of {} pairs share no more of their lowest 30% than random rows do; "
-    assert told.startswith(begin.format(count, len(near))) == (count > 0)
-    far = {name: table.with_columns(jaccard=2 * pl.col("expected_random").max()) for name, table in tables.items()}
-    assert rows.overlaps(far, "lowest 30%").endswith(" share most of their lowest 30%")
+        times.setdefault(pair, []).append(row["jaccard"] / row["expected_random"])
+    best = max(times, key=lambda pair: statistics.mean(times[pair]))
+    assert frozenset(rows.most_alike(tables)[0]) == best
+    assert set(re.split("; |: ", told)[-1].removesuffix(" overlap most").split(" and ")) == set(map(title, best))
+    near = {pair for pair, found in times.items() if max(found) <= 1.5}
+    assert set(map(frozenset, rows.hardly_alike(tables))) == near
+    begin = "Lowest 30%: {} of {} pairs overlap at most 1.5 times as much as random rows; "
+    assert told.startswith(begin.format(len(near), len(times))) == bool(near)
+    far = {name: table.with_columns(jaccard=2 * pl.col("expected_random")) for name, table in tables.items()}
+    assert re.fullmatch(r"Lowest 30%: [^;]* overlap most", rows.overlaps(far, "Lowest 30%"))
     alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
-    assert rows.overlaps(alike, "lowest 30%").startswith(begin.format(len(near), len(near)))
+    assert rows.overlaps(alike, "Lowest 30%").startswith(begin.format(len(times), len(times)))
     alone = {"attention": tables["attention"].clear(), "mlp": alike["mlp"]}  # a model whose MLP alone was scored
-    assert rows.overlaps(alone, "lowest 30%").startswith(begin.format(len(near), len(near)))
-    assert rows.overlaps({"mlp": frame(lines).clear()}, "lowest 30%") == "No overlap of the lowest 30% is known"
+    assert rows.overlaps(alone, "Lowest 30%").startswith(begin.format(len(times), len(times)))
+    printed = {name: table.with_columns(expected_random=pl.lit(None, pl.Float64)) for name, table in tables.items()}
+    assert not rows.hardly_alike(printed)
+    shares = {pair: statistics.mean(row["jaccard"] for row in lines if {row["selector_a"], row["selector_b"]} == pair)
+              for pair in times}  # fmt: skip
+    assert frozenset(rows.most_alike(printed)[0]) == max(shares, key=shares.__getitem__)
+    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
 
 
 def test_rank_correlations():

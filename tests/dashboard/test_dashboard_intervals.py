@@ -294,6 +294,9 @@ def removal_budgets() -> Drawn:
     ]  # fmt: skip
     said = "By LRP, 72% of the rows can go before perplexity doubles; at random, 32.5%"
     assert overview.budget_finding(frame) == said
+    one_order = overview.budgets(frame.filter(order="lerf"))
+    assert "open" not in one_order.layout.title.text
+    assert [trace.name for trace in one_order.data][-2:] == ["Random, lowest scores first", lerf]
     return overview.budgets(frame), wanted
 
 

@@ -9,6 +9,7 @@ from dashboard.charts import matrix, palette
 from dashboard.charts.findings import words
 from engine.stats.limits import BASELINE
 
+HARDLY = 1.5  # times the overlap of random rows
 _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
@@ -29,31 +30,41 @@ def overlap(jaccard: pl.DataFrame, place: str) -> str:
 
 
 def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
-    """Of one rate: who share most in the mean over the sublayers, and how many pairs are `as_random`.
+    """Of one rate: whose masks overlap most in the mean over the sublayers, and how many pairs are `hardly_alike`.
     sublayers: as `overlap`, by id; when: which rows."""
     if not (order := most_alike(sublayers)):
-        return f"No overlap of the {when} is known"
-    near = len(as_random(sublayers))
-    most = f"{words.titles(order[0])} share most"
+        return f"{when}: no overlap is known"
+    near, most = len(hardly_alike(sublayers)), f"{words.titles(order[0])} overlap most"
     if not near:
-        return f"{most} of their {when}"
-    return f"{near} of {len(order)} pairs share no more of their {when} than random rows do; {most}"
+        return f"{when}: {most}"
+    return f"{when}: {near} of {len(order)} pairs overlap at most {HARDLY:g} times as much as random rows; {most}"
 
 
-def as_random(sublayers: Mapping[str, pl.DataFrame]) -> set[tuple[str, str]]:
-    """The pairs that are named and in no sublayer share more than what is expected of random rows, at most of any
-    pair."""
+def beside_random(sublayers: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The pairs that are named, of all sublayers. `times`: their Jaccard ÷ that expected of as many random rows of the
+    sublayer; null where that is not known."""
     known = pl.concat([counted(table.drop_nulls("jaccard")) for table in sublayers.values()])
-    most = known["expected_random"].max()
-    near = (pl.col("jaccard") <= pl.lit(most, pl.Float64)).fill_null(False).all()
-    return set(known.group_by("selector_a", "selector_b").agg(near).filter("jaccard").drop("jaccard").rows())
+    expected = pl.col("expected_random")
+    return known.with_columns(times=pl.when(expected > 0).then(pl.col("jaccard") / expected))
+
+
+def hardly_alike(sublayers: Mapping[str, pl.DataFrame]) -> set[tuple[str, str]]:
+    """The pairs that are named and in no sublayer overlap more than `HARDLY` times as much as random rows."""
+    near = (pl.col("times") <= HARDLY).fill_null(False).all()
+    by_pair = beside_random(sublayers).group_by("selector_a", "selector_b").agg(near)
+    return set(by_pair.filter("times").drop("times").rows())
+
+
+def measured_by(known: pl.DataFrame) -> str:
+    """Of `beside_random`: the column that pairs are compared by."""
+    return "jaccard" if known["times"].null_count() else "times"
 
 
 def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
-    """The pairs that are named, those with the largest mean Jaccard over the sublayers first."""
-    known = pl.concat([counted(table.drop_nulls("jaccard")) for table in sublayers.values()])
-    means = known.group_by("selector_a", "selector_b", maintain_order=True).agg(pl.col("jaccard").mean())
-    return means.sort("jaccard", descending=True, maintain_order=True).select("selector_a", "selector_b").rows()
+    """The pairs that are named, those that overlap most in the mean over the sublayers first."""
+    known = beside_random(sublayers)
+    means = known.group_by("selector_a", "selector_b", maintain_order=True).agg(pl.col(by := measured_by(known)).mean())
+    return means.sort(by, descending=True, maintain_order=True).select("selector_a", "selector_b").rows()
 
 
 def correlation(spearman: pl.DataFrame) -> str:

@@ -112,13 +112,8 @@ def _results(picked: sources.Source) -> None:
     with first, layout.told():
         if not picked.published and picked.has("budget"):
             shown = picked.table("budget")
-            tools.show(
-                overview.budgets(shown),
-                "budget",
-                finding=overview.budget_finding(shown),
-                below=overview.BUDGETS,
-                hero=not watched,
-            )
+            finding = overview.budget_finding(shown)
+            tools.show(overview.budgets(shown), "budget", finding=finding, hero=not watched)
         elif curves is not None:
             shown = _snapshot(picked, curves, hero=not watched)
     with above:

@@ -44,7 +44,7 @@ def _agreement(source: Source) -> Drawn:
     if len(findings.most_alike(tables)) <= MOST_PAIRS:
         by_title = {SUBLAYER_TITLES[sublayer]: table for sublayer, table in tables.items()}
         figure = agreement.listed(by_title, "Shared rows", "each line is a pair; most alike first, by the mean of both")
-        told = findings.overlaps(tables, f"lowest {formats.rate(rate)}")
+        told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
         source.show(figure, "jaccard", key="jaccard-pairs", finding=told)
         return Drawn(overlaps, notes=_NOTES)
     with layout.told():  # overlaps take from rankings their order only
@@ -63,8 +63,8 @@ def _agreement(source: Source) -> Drawn:
 
 AGREEMENT = Part(
     _agreement, ("jaccard", "spearman"),
-    "Each line is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
-    "same mask, and random masks of the same sizes give what the hover says. Whole rankings are compared by Spearman's "
+    "Each line is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either, divided by "
+    "what random masks of the same sizes give where that is known. Whole rankings are compared by Spearman's "
     "correlation.",
 )  # fmt: skip
 

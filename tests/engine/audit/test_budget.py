@@ -1,6 +1,7 @@
 """Budgets against every number of rows tried one by one, and intervals against what they promise."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,8 @@ def test_budgets_of_a_model_by_plain_loss(tiny_llama: LoadedModel, tiny_text: Pa
         )  # fmt: skip
         table = tables_of("budget", audit)["budget"]
         assert tables_of("budget", audit)["budget"].equals(table)
+        one_order = tables_of("budget", replace(audit, plan=replace(audit.plan, budget_orders=("morf",))))["budget"]
+        assert one_order.equals(table.filter(order="morf"))
     assert table.select("selector", "seed", "order").rows() == [
         (*who, order) for who in (("random", 3), ("random", 4), ("wanda", None)) for order in ("lerf", "morf")
     ]
