@@ -83,8 +83,13 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     shade = by_gap.layout.shapes[0]
     inside = [name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1]
     assert inside == ["Wanda"]
+    goal = by_gap.layout.shapes[1]
+    assert (shade.y1, goal.y0) == pytest.approx((0.2, 0.5) if known else (1.0, 1.0))  # between them: in part
     if known:
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
+        part = verdicts.with_columns(validity=pl.lit("partly"))
+        for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
+            assert trace.text[0] == trace.name + ": in part" * (trace.y[0] >= 0.5)
     draws = pl.DataFrame({"selector": ["wanda"], "rate": [0.3], "jaccard_low": [0.1], "jaccard_high": [0.95]})
     with_ends = verdicts.with_columns(draw_jaccard=pl.col("jaccard"))
     drawn = believed.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data

@@ -1,6 +1,7 @@
 """The sentences in the titles of Overview to Refusal: computed again by loops, and tables with another answer."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -178,7 +179,8 @@ def test_accuracy_above_chance_by_a_loop():
             assert sentence.startswith(f"T: all {len(cells)} selectors stay")
         else:
             best = sorted(above, key=lambda one: -one[0])[: 3 if len(above) > 4 else None]
-            assert all(title(name) in sentence.split(";")[0] for _, name in best), sentence
+            told = re.split(", | and ", sentence.removeprefix("T: ").partition(" stay")[0])
+            assert told[: len(best)] == [title(name) for _, name in best], sentence
         assert set(curves.above_chance(over_seeds(part))["selector"]) == {name for _, name in above}
 
 

@@ -186,6 +186,11 @@ def at_one_rate() -> Drawn:
     lines_there = sorted(shape.x0 for shape in figure.layout.shapes)
     assert lines_there == pytest.approx([0.25, 0.25, 0.45, 0.9])  # chance and all rows of both panels
     far = NormalDist().inv_cdf(1 - 0.05 / 2)  # what two selectors must clear chance by, in errors
+    marks = {(trace.name, trace.xaxis): trace.marker.symbol for trace in figure.data if trace.x[0] is not None}
+    for axis, panel in (("x", table), ("x2", other)):
+        for row in panel.filter(rate=0.3).iter_rows(named=True):  # open: not told from chance
+            over = row["accuracy"] - far * row["error"] > 0.25
+            assert marks[NAMES[row["selector"]], axis].endswith("-open") is not over
     triples = [
         (NAMES[row["selector"]], "x", order.index(row["selector"]), row["accuracy"],
          row["accuracy"] - far * row["error"], row["accuracy"] + far * row["error"])

@@ -74,7 +74,10 @@ def test_the_sentence_is_about_the_selector_that_stands_first(said):
     assert of == f"held-out prompts; {'means of 2 domains' if several else 'hate'}; 2% of the rows zeroed"
     figure = refusal_edits.edits(table, "malign", "", of)
     assert f"after {figure.layout.yaxis.ticktext[0]}'s" in said
-    assert "large mark" not in figure.layout.title.text
+    assert figure.layout.xaxis.domain == (0, 1)  # the mean, or the only domain, above all others
+    if several:
+        assert figure.layout.xaxis2.domain[1] < figure.layout.xaxis3.domain[0]
+        assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
     assert f"<sub>{of}; bars" in figure.layout.title.text
     wide = table.with_columns(k=pl.when(pl.col("domain") == "crime").then(0.1).otherwise(0.005), heldout=False)
     shares = ("means of 2 domains; 0.5% to 10%" if several else "hate; 0.5%") + " of the rows zeroed"
