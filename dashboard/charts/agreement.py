@@ -1,41 +1,40 @@
 """Which rows do selectors take? Overlaps and rank correlations of pairs, shares of blocks."""
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations, permutations
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from statistics import fmean
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.findings.rows import (
-    HARDLY,
-    beside_random,
-    counts,
-    early_to_late,
-    hardly_alike,
-    left_out,
-    measured_by,
-    most_alike,
-)
-from dashboard.charts.matrix import Cell
+from dashboard.charts.findings.rows import HARDLY, beside_random, by_pair, counts, early_to_late, left_out
+from engine.stats.limits import BASELINE
 
-Pairs = dict[tuple[str, str], dict[str, float | None]]
-Ends = tuple[float, float]
+Pair = frozenset[str]
 _COLOUR, _SYMBOLS = "#0E8A8A", ("circle", "square-open")  # of the sublayers: no selector's
-_MORE, _NO_MORE = f"more than {HARDLY:g} ×, in one or both", f"at most {HARDLY:g} × in either"  # above such pairs
 _GROUPS = ("spare late", "in between", "spare early")  # of `early_to_late`, above their lines
 _BLOCKS = 10  # that have labels at most; as many have numbers in their cells, since a phone has no room for more
+_LARGE = 8  # columns: with up to so many, numbers are large
 
 
-def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
-    """The selectors, those that rank alike side by side: clusters joined by their mean rho, each time with the ends
+class _Told(NamedTuple):
+    """Of a pair: what stands in its cell, what it says, has it a colour."""
+
+    value: float
+    words: str
+    bright: bool
+
+
+def by_likeness(alike: Mapping[Pair, float | None], selectors: Sequence[str]) -> list[str]:
+    """The selectors, those that are alike side by side: clusters joined by their mean likeness, each time with the ends
     that are most alike turned to each other. As they are where a pair has no number."""
-    if any(not axes.is_finite(found.get(pair, {}).get("spearman")) for pair in permutations(selectors, 2)):
+    if any(not axes.is_finite(alike.get(frozenset(pair))) for pair in combinations(selectors, 2)):
         return list(selectors)
 
     def rho(a: str, b: str) -> float:
-        return found[a, b]["spearman"] or 0.0
+        return alike[frozenset((a, b))] or 0.0
 
     clusters = [[one] for one in selectors]
     while len(clusters) > 1:
@@ -46,81 +45,98 @@ def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
     return clusters[0] if clusters else []
 
 
-def both_ways(frame: pl.DataFrame, *columns: str) -> Pairs:
-    """These columns of every pair, under both orders of it."""
-    found: Pairs = {}
-    for row in frame.iter_rows(named=True):
-        values = {name: row[name] for name in columns}
-        found[row["selector_a"], row["selector_b"]] = found[row["selector_b"], row["selector_a"]] = values
-    return found
+def correlations(rankings: pl.DataFrame, heading: str, below: str) -> go.Figure:
+    """Spearman's correlation of every pair once; pairs that no sentence names are pale, where there are others.
+    rankings: selector_a, selector_b, spearman."""
+    alike = {frozenset((a, b)): rho for a, b, rho in rankings["selector_a", "selector_b", "spearman"].iter_rows()}
+    known = {pair: rho for pair, rho in alike.items() if axes.is_finite(rho)}
+    named = {pair for pair in known if counts(*pair)} or known.keys()
+    told = {pair: _Told(rho, f"Spearman {rho:.4f}", pair in named) for pair, rho in known.items()}
+    return _triangle(
+        alike, told, matrix.number, heading, f"{below}; bright: alike{left_out(frozenset().union(*alike))}"
+    )
 
 
-def span(of_figures: Sequence[Pairs], value: str) -> Ends:
-    """The ends of the colours of all these figures: the least and the largest number that a sentence names."""
-    pairs = [(counts(*pair), numbers[value]) for figure in of_figures for pair, numbers in figure.items()]
-    known = [(named, number) for named, number in pairs if axes.is_finite(number)] or [(True, 0.0), (True, 1.0)]
-    coloured = [number for named, number in known if named] or [number for _, number in known]
-    return min(coloured), max(coloured)
+def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:
+    """The larger overlap of both sublayers, of every pair that a sentence names; pale where it is hardly more than that
+    of random rows. sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
+    (pairs, by), words, alike = by_pair(sublayers), dict[Pair, list[str]](), dict[Pair, float]()
+    for title, table in sublayers.items():
+        for row in beside_random(table, every=True).iter_rows(named=True):
+            pair = frozenset((row["selector_a"], row["selector_b"]))
+            alike[pair] = max(row["jaccard"], alike.get(pair, 0.0))
+            words.setdefault(pair, []).append(f"{title}: {_overlap(row)}")
+    ends = {frozenset((a, b)): (value, near) for a, b, value, near in pairs.iter_rows()}
+    told = {pair: _Told(value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
+    below = "overlap ÷ that of random rows" if by == "times" else "rows in both masks, of those in either (Jaccard)"
+    scored = [title for title, table in sublayers.items() if table.height]
+    below += f", the larger of {' and '.join(scored)}" * (len(scored) > 1)
+    below += f"; without colour: at most {HARDLY:g}×" * any(near for _, near in ends.values())
+    below += left_out(frozenset().union(*alike), "left out") if len(told) < len(alike) else ""
+    selected = {pair: one for pair, one in alike.items() if BASELINE not in pair or pair in told}
+    return _triangle(selected, told, "{:.1f}×".format if by == "times" else matrix.number, heading, below)
 
 
-def triangle(pairs: Pairs, selectors: Sequence[str], value: str, heading: str, below: str, ends: Ends) -> go.Figure:
-    """`value` of every pair once: a triangle. ends: of the colours (`span`)."""
-
-    def cell(a: str, b: str) -> tuple[Cell, str]:
-        pair = pairs.get((a, b), {})
-        if (number := pair.get(value)) is None:
-            return None, ""
-        return number, _told(a, b, f"{value.capitalize()} {number:.4f}", pair.get("expected_random"))
-
+def _triangle(
+    alike: Mapping[Pair, float | None], told: Mapping[Pair, _Told], text: Callable[[float], str], heading: str,
+    below: str,
+) -> go.Figure:  # fmt: skip
+    """Every pair once; alike: orders the selectors."""
+    selectors = by_likeness(alike, palette.in_order(frozenset().union(*alike)))
     rows, columns = selectors[1:], selectors[:-1]
-    cells = [[cell(a, b) if j <= i else (None, "") for j, b in enumerate(columns)] for i, a in enumerate(rows)]
-    # What no sentence names is pale; all have their colour where there are no others.
-    told = {(i, j): counts(a, b) for i, a in enumerate(rows) for j, b in enumerate(columns) if j <= i}
-    return matrix.matrix(
-        [[number for number, _ in line] for line in cells], list(map(palette.title, columns)),
-        list(map(palette.title, rows)), heading=heading, below=f"{below}; bright: alike{left_out(selectors)}",
-        text=matrix.number, hover=[[words for _, words in line] for line in cells], span=ends,
-        pale={cell for cell, named in told.items() if not named} if any(told.values()) else set(),
+    there = {(i, j): told.get(frozenset((a, b))) for i, a in enumerate(rows) for j, b in enumerate(columns[: i + 1])}
+    cells = {place: one for place, one in there.items() if one}
+    bright = [one.value for one in told.values() if one.bright] or [0.0, 1.0]
+    hover = {
+        (i, j): f"<b>{palette.title(rows[i])} and {palette.title(columns[j])}</b><br>{one.words}"
+        for (i, j), one in cells.items()
+    }
+    places = [[(i, j) for j in range(len(columns))] for i in range(len(rows))]
+    figure = matrix.matrix(
+        [[cells[place].value if place in cells else None for place in line] for line in places],
+        list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading, below=below, text=text,
+        hover=[[hover.get(place, "") for place in line] for line in places], span=(min(bright), max(bright)),
+        pale={place for place, one in cells.items() if not one.bright},
     )  # fmt: skip
+    return figure.update_annotations(font_size=16) if len(columns) <= _LARGE else figure
 
 
 def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> go.Figure:
     """The overlap of every pair that a sentence names beside that of random rows, or by itself where that is not known,
-    a mark per sublayer; most alike first, after them in grey those of `hardly_alike`.
-    sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
-    figure, pairs, near = go.Figure(), most_alike(sublayers), hardly_alike(sublayers)
-    order: list[tuple[str, str] | str] = [pair for pair in pairs if pair not in near]
-    if near:
-        order = [_MORE, *order] * bool(order) + [_NO_MORE, *(pair for pair in pairs if pair in near)]
-    known = beside_random(sublayers)
-    by = measured_by(known)
-    for a, b in pairs:
-        values = known.filter(selector_a=a, selector_b=b)[by].to_list()
-        axes.joined(figure, values, order.index((a, b)), width=1)
-    for (title, table), symbol in zip(sublayers.items(), _SYMBOLS, strict=True):
-        columns = ("selector_a", "selector_b", pl.col(by).alias("x"), "jaccard", "expected_random")
-        rows = beside_random({title: table}).select(columns).rows()
+    a mark per sublayer; most alike first. sublayers: as `overlaps`."""
+    figure, (pairs, by) = go.Figure(), by_pair(sublayers)
+    order = pairs.select("selector_a", "selector_b").rows()
+    tables = {title: beside_random(table) for title, table in sublayers.items()}
+    known = pl.concat(tables.values())
+    for place, (a, b) in enumerate(order):
+        axes.joined(figure, known.filter(selector_a=a, selector_b=b)[by].to_list(), place, width=1)
+    for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
         marks = [
-            dots.Dot(order.index((a, b)), x, _told(a, b, f"{title}: Jaccard {value:.4f}", random))
-            for a, b, x, value, random in rows
-        ]
-        colours = [palette.REFERENCE if row[:2] in near else _COLOUR for row in rows]
-        dots.add(figure, title, marks, colours, symbol)
+            dots.Dot(
+                order.index((row["selector_a"], row["selector_b"])), row[by],
+                f"<b>{palette.title(row['selector_a'])} and {palette.title(row['selector_b'])}</b><br>"
+                f"{title}: {_overlap(row)}",
+            )
+            for row in table.iter_rows(named=True)
+        ]  # fmt: skip
+        dots.add(figure, title, marks, [_COLOUR] * len(marks), symbol)
     title, ends = "rows in both masks, of those in either (Jaccard)", {"tickformat": ".0%"}
     if by == "times":
         figure.add_vrect(0, HARDLY, fillcolor=palette.REFERENCE, opacity=0.18, line_width=0, layer="below")
         axes.level(figure, "random rows", x=1.0, at="top")
         title, ends = "overlap (Jaccard) ÷ that expected of random rows", {"ticksuffix": " ×"}
     most = known[by].max()
-    every = pl.concat(sublayers.values()).drop_nulls("jaccard")
-    if known.height < every.height:
-        below += left_out({*every["selector_a"], *every["selector_b"]}, "left out")
     return dots.finished(
-        figure,
-        [f"<b>{one}</b>" if isinstance(one, str) else " · ".join(map(palette.title, one)) for one in order],
-        title, heading, below, row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
+        figure, [" · ".join(map(palette.title, pair)) for pair in order], title, heading, below,
+        row_px=max(20, min(34, 500 // max(len(order), 1))), bottom=90,
         axis={"range": [0, 1.06 * most if isinstance(most, float) and most else 1], **ends},
     )  # fmt: skip
+
+
+def _overlap(row: Mapping[str, Any]) -> str:
+    told, random, times = f"Jaccard {row['jaccard']:.4f}", row["expected_random"], row["times"]
+    told += f"; random rows of the same sizes {random:.4f}" if axes.is_finite(random) else ""
+    return told + (f" ({times:.2f}×)" if axes.is_finite(times) else "")
 
 
 def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
@@ -146,8 +162,3 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
         ],
         span=(-1.0, 1.0), diverging=True, corner=("block, from the first to the last", ""), colour=colour, bar=bar,
     )  # fmt: skip
-
-
-def _told(a: str, b: str, value: str, random: float | None) -> str:
-    chance = f"<br>random masks of the same sizes: {random:.4f}" if axes.is_finite(random) else ""
-    return f"<b>{palette.title(a)} and {palette.title(b)}</b><br>{value}{chance}"

@@ -1,10 +1,10 @@
 """`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts.
 
 Counts what `score` and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its
-default prompts), from the model's shapes and by the code that the run itself uses; with --preset the scores and the
-sweep of `analyze --preset`. Cells that the store knows already are counted too. The time is that of the matrix products
-alone, at their speed here: a lower bound. What further analyses and a refusal grid add, their commands say before they
-begin."""
+default prompts), from the model's shapes and by the code that the run itself uses; with --preset and no stage the
+scores and every analysis of `analyze --preset`, as far as their cells do not rest on results. Cells that the store
+knows already are counted too. The time is that of the matrix products alone, at their speed here: a lower bound. What a
+refusal grid adds, its command says before it begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which nee
 def add_options(parser: argparse.ArgumentParser) -> None:
     common.add_model(parser)
     parser.add_argument(
-        "stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all; with --preset the first two)"
+        "stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all; with --preset what it runs)"
     )
     options.add_preset(parser, "the settings of `score` and `sweep`")
     plans = {"": AuditPlan(), **{name: one.plan for name, one in PRESETS.items()}}
@@ -37,15 +37,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from dataclasses import asdict, replace
+    from functools import partial
 
     import torch
 
     from engine.models.memory import room_on
     from engine.run.estimate import estimate, fits_in, flops_per_second
     from engine.run.scoring import impossible, remaining
+    from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.base import all_analyses
+    from engine.studies.conduct import from_shapes
 
-    usual = STAGES[:2] if args.preset else STAGES
-    stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else usual
+    stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
+    names = () if args.stages or not args.preset else PRESETS[args.preset].analyses or tuple(all_analyses())
     base = preset(args.preset) if args.preset else AuditPlan()
     plan = options.plan_from(args, for_model(base, args.model))
     sketch = common.sketch(args)
@@ -53,19 +57,23 @@ def run(args: argparse.Namespace) -> None:
     selectors = remaining(plan.scoring.selectors, left_out, named=args.selectors is not None)
     plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors))
     speed = flops_per_second(sketch)
-    found = estimate(sketch, plan, default_plan(args.model), stages)
+    if names:
+        ahead = from_shapes(AuditInputs, partial(common.sketch, args), plan, names)
+        found, at_least = ahead.of, ahead.at_least
+    else:
+        found, at_least = estimate(sketch, plan, default_plan(args.model), stages), False
     free = room_on(torch.device(found.device)).free
     common.say_left_out(left_out)
     answer = {
         **asdict(found), "peak_bytes": found.peak_bytes, "host_bytes": found.host_bytes, "free_bytes": free,
         "fits": fits_in(found.peak_bytes, free), "flops": found.flops, "flops_per_second": speed,
-        "seconds": found.flops / speed, "left_out": left_out,
+        "seconds": found.flops / speed, "left_out": left_out, "analyses": names, "at_least": at_least,
     }  # fmt: skip
     if not common.as_json(args, answer):
         _show(found, free, speed)
-        if args.preset:
-            more = ", ".join(name for name in PRESETS[args.preset].analyses if name != "sweep") or "every analysis"
-            common.out.print(f"`analyze --preset {args.preset}` does more than that: {more}")
+        if names:
+            rest = "; further cells rest on results and are not counted" if at_least else ""
+            common.out.print(f"that is `analyze --preset {args.preset}`: {', '.join(names)}{rest}")
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:

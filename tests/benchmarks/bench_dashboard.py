@@ -1,12 +1,11 @@
-"""The app in a real, cold Chromium, in turn with a bare page of Streamlit that has the same figures (`bare_page.py`):
-first chart, a changed selector, a switch on Agreement; and live edits. Prints times and ratios, asserts none.
+"""The app in a real, cold Chromium, in turn with a bare page of Streamlit that has two charts of the same results
+(`bare_page.py`): every page's first load, its bytes, and changes. Prints times and ratios, asserts none.
 
-    uv run python tests/benchmarks/bench_dashboard.py [--rounds 5]
+    uv run python tests/benchmarks/bench_dashboard.py [--rounds 3] [PAGE …]
 
-First chart: a fresh server and a fresh browser process and profile each round, from the request of the page until its
-figures are drawn. Selector: from the click until the redrawn figures have their marks; Agreement: until the figure of
-the other measure is there. Live edit: shipped model, from the click on Run until both replies and the figure of removed
-rows are there; the first one, which may wait for the model to load, is told apart.
+First load: a fresh server and a fresh browser process and profile each time, from the request of the page until the
+script has ended and all of its charts are drawn. Bytes: what the browser received until then, over the wire.
+A change: from a click until the script has ended, the first chart says something else, and all are drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from rich.console import Console
@@ -36,14 +34,23 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 )
-TIMEOUT_MS, PRELOAD_S = 120_000, 20.0
-MARKS, CELLS = ".scatterlayer .points path", ".heatmaplayer image"
+TIMEOUT_MS, PRELOAD_S, PAUSE_MS = 120_000, 20.0, 500
 BARE = ("--server.headless=true", "--server.fileWatcherType=none", "--browser.gatherUsageStats=false")
-# name, path of the app, path of the bare page, words of the figures that are waited for
-PAGES = (
-    ("Curves", "/curves", "/", ("under LeRF", "under MoRF")),
-    ("Where and who", "/where", "/?page=agreement", ("Attention", "MLP")),
+LOADS = ("overview", "learn", "curves", "where", "believed", "tasks", "refusal", "rows")  # Live edit answers at once
+CURVES, AGREEMENT = "/", "/?page=agreement"  # of the bare page
+# path, the bare page beside it; what is clicked there and back, in the app and on the bare page
+CHANGES = (
+    ("curves", CURVES, ("Random", "Random"), ("random", "random")),
+    ("where", AGREEMENT, ("Whole rankings", "Shared rows"), ("Whole rankings", "Shared rows")),
+    ("refusal", CURVES, ("Harmless prompts", "Risk prompts"), ("random", "random")),
 )
+LABELS = "[...document.querySelectorAll('[data-testid=stPlotlyChart]')].map(one => one.ariaLabel).join()"
+DRAWN = f"""before => {{
+    const app = document.querySelector('[data-testid=stApp][data-test-script-state=notRunning]');
+    const charts = [...document.querySelectorAll('[data-testid=stPlotlyChart]')];
+    return app && !document.querySelector('[data-stale=true]') && {LABELS} !== before
+        && charts.length && charts.every(one => one.querySelector('.main-svg'));
+}}"""
 
 
 @contextmanager
@@ -86,132 +93,92 @@ def new_page(browser: Browser) -> Page:
     return page
 
 
-def figure(page: Page, says: str) -> None:
-    """Wait until the figure whose description holds `says` is drawn: its marks, or its cells."""
-    found = f"[data-testid=stPlotlyChart][aria-label*='{says}']"
-    page.locator(f"{found} {MARKS}, {found} {CELLS}").first.wait_for(state="attached")
+def drawn(page: Page, before: str | None = None) -> None:
+    page.wait_for_function(DRAWN, arg=before)
 
 
-def first_chart(playwright: Any, address: str, *says: str) -> float:
-    """Seconds from the request of a page in a cold browser until its figures `says` are drawn."""
-    browser = cold_browser(playwright)
-    page = new_page(browser)
-    start = time.perf_counter()
-    page.goto(address, wait_until="commit")
-    for text in says:
-        figure(page, text)
-    elapsed_s = time.perf_counter() - start
-    browser.close()
-    return elapsed_s
+def first_load(playwright: Any, path: str, *, bare: bool = False) -> tuple[float, int]:
+    """Seconds and bytes of a page, from a fresh server to a cold browser."""
+    with served(bare=bare) as address:
+        browser = cold_browser(playwright)
+        page, received = new_page(browser), [0]
+        wire = page.context.new_cdp_session(page)
+        wire.send("Network.enable")
+        wire.on("Network.loadingFinished", lambda said: received.append(said["encodedDataLength"]))
+        wire.on("Network.webSocketFrameReceived", lambda said: received.append(len(said["response"]["payloadData"])))
+        start = time.perf_counter()
+        page.goto(address + path, wait_until="commit")
+        drawn(page)
+        seconds = time.perf_counter() - start
+        browser.close()
+        return seconds, sum(received)
 
 
-def selector_change(page: Page, *, removed: bool) -> float:
-    """Random away from both curves, or back."""
-    start = time.perf_counter()
-    page.get_by_role("button", name=re.compile("^random$", re.IGNORECASE)).first.click()
-    for order in ("LeRF", "MoRF"):
-        random = "[aria-label*=andom]"
-        figure_ = f"[data-testid=stPlotlyChart][aria-label*='under {order}']"
-        selector = f"{figure_}:not({random})" if removed else f"{figure_}{random}"
-        page.locator(f"{selector} {MARKS}").first.wait_for(state="attached")
+def change(page: Page, name: str) -> float:
+    """Seconds from a click on a button or radio of this name until another chart is drawn."""
+    before, start = page.evaluate(LABELS), time.perf_counter()
+    named = re.compile(f"^{name}$")
+    page.get_by_role("radio", name=named).or_(page.get_by_role("button", name=named)).first.click()
+    drawn(page, before)
     return time.perf_counter() - start
 
 
-def agreement_change(page: Page, *, removed: bool) -> float:
-    """Correlations of whole rankings in the place of overlaps, and back."""
-    name = "Whole rankings" if removed else "Shared rows"
-    start = time.perf_counter()
-    page.get_by_role("radio", name=name, exact=True).or_(
-        page.get_by_role("button", name=name, exact=True)
-    ).first.click()
-    figure(page, "over all of the rows" if removed else "either does; bright")
-    return time.perf_counter() - start
-
-
-def changes(pages: Sequence[Page], change: Callable[..., float], rounds: int) -> list[list[float]]:
+def changes(pages: Sequence[Page], names: Sequence[Sequence[str]], rounds: int) -> list[list[float]]:
     """Seconds of each change on each page, the pages in turn."""
     times: list[list[float]] = [[] for _ in pages]
     for round_ in range(rounds):
-        for page, taken in zip(pages, times, strict=True):
-            taken.append(change(page, removed=round_ % 2 == 0))
-            page.wait_for_timeout(500)
+        for page, taken, there_and_back in zip(pages, times, names, strict=True):
+            taken.append(change(page, there_and_back[round_ % 2]))
+            page.wait_for_timeout(PAUSE_MS)
     return times
 
 
-def live_edits(playwright: Any, address: str, rounds: int) -> tuple[list[float], str]:
-    browser = cold_browser(playwright)
-    page = new_page(browser)
-    # Few removed rows keep the reply long; magnitude needs no calibration pass.
-    settings = {"mode": "Remove by rate", "rank_selector": "Magnitude", "rate": "5%"}
-    page.goto(f"{address}/live?{urlencode(settings)}")
-    run = page.locator("[data-testid=stMain]").get_by_role("button", name="Run", exact=True)
-    times, facts = [], ""
-    for _ in range(rounds):
-        run.wait_for()
-        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
-        start = time.perf_counter()
-        run.click()
-        # The facts of the last round go as soon as the new one starts to write.
-        page.locator(".st-key-reply-before .sa-reply").wait_for()
-        page.locator("[data-testid=stApp][data-test-script-state=running]").wait_for()
-        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
-        page.locator(".st-key-reply-after").get_by_text("tokens").first.wait_for()
-        page.locator("[data-testid=stPlotlyChart][aria-label*='projection'] .barlayer").wait_for(state="attached")
-        times.append(time.perf_counter() - start)
-        facts = " | ".join(page.locator(f".st-key-reply-{side}").inner_text() for side in ("before", "after"))
-    browser.close()
-    return times, facts
-
-
-def beside(console: Console, name: str, ours: list[float], bare: list[float], target: float) -> None:
+def beside(console: Console, name: str, ours: list[float], bare: list[float], more: str = "") -> None:
     ratio = statistics.median(ours) / statistics.median(bare)
     spread = "; ".join(", ".join(f"{one:.2f}" for one in times) for times in (ours, bare))
     console.print(
-        f"{name:<34} {statistics.median(ours):.2f} s, bare {statistics.median(bare):.2f} s: {ratio:.2f} "
-        f"(wanted: at most {target}); all {spread}"
+        f"{name:<22} {statistics.median(ours):.2f} s, bare {statistics.median(bare):.2f} s: {ratio:.2f}{more}; "
+        f"all {spread}"
     )
-
-
-def report(console: Console, name: str, times: list[float], target_s: float) -> None:
-    spread = f"median {statistics.median(times):.2f} s, all {', '.join(f'{t:.2f}' for t in times)}"
-    console.print(f"{name:<34} {spread} (wanted: {target_s} s)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("pages", metavar="PAGE", nargs="*", help=f"of {', '.join(LOADS)} (default: all)")
+    args = parser.parse_args()
     console = Console(soft_wrap=True, highlight=False)
+    wanted = args.pages or LOADS
     with sync_playwright() as playwright:
-        for name, path, bare_path, says in PAGES:
-            ours, bare = [], []
-            for _ in range(rounds):
-                with served() as address:  # a fresh one: the model is loaded once the first page is up
-                    ours.append(first_chart(playwright, address + path, *says))
-                with served(bare=True) as address:
-                    bare.append(first_chart(playwright, address + bare_path, *says))
-            beside(console, f"{name}, cold browser", ours, bare, 1.4)
-    with served() as address, served(bare=True) as bare_address, sync_playwright() as playwright:
-        first_chart(playwright, address + "/curves", "under MoRF")
-        time.sleep(PRELOAD_S)  # the model is loaded in the background now
-        for (name, path, bare_path, says), change in zip(PAGES, (selector_change, agreement_change), strict=True):
-            browsers = [cold_browser(playwright) for _ in range(2)]
-            pages = [new_page(browser) for browser in browsers]
-            for page, where in zip(pages, (address + path, bare_address + bare_path), strict=True):
-                page.goto(where)
-                for text in says:
-                    figure(page, text)
-                drawer = page.locator(".st-key-bar summary")  # of the app, where its selectors lie
-                if drawer.count():
-                    drawer.first.click()
-                page.wait_for_timeout(1000)
-            beside(console, f"{name}, a change", *changes(pages, change, 2 * rounds), 1.8)
-            for browser in browsers:
-                browser.close()
-        times, facts = live_edits(playwright, address, max(rounds, 2))
-        report(console, "live edit, first", times[:1], 3.0)
-        report(console, "live edit, two replies of 40", times[1:], 3.0)
-        console.print(facts.replace("\n", " "))
+        for name in wanted:
+            path = "/" if name == "overview" else f"/{name}"
+            pairs = [
+                (first_load(playwright, path), first_load(playwright, CURVES, bare=True)) for _ in range(args.rounds)
+            ]
+            ours, bare = ([pair[side][0] for pair in pairs] for side in (0, 1))
+            more = statistics.median(ours[1] - bare[1] for ours, bare in pairs) / 1e6
+            beside(console, f"{name}, first load", ours, bare, f", {more:+.2f} MB")
+        with served() as address, served(bare=True) as bare_address:
+            first = new_page(cold_browser(playwright))
+            first.goto(f"{address}/curves")
+            drawn(first)
+            first.context.browser.close()  # type: ignore[union-attr]
+            time.sleep(PRELOAD_S)  # the model is loaded in the background now
+            for name, bare_path, *names in CHANGES:
+                if name not in wanted:
+                    continue
+                browsers = [cold_browser(playwright) for _ in range(2)]
+                pages = [new_page(browser) for browser in browsers]
+                for page, where in zip(pages, (f"{address}/{name}", bare_address + bare_path), strict=True):
+                    page.goto(where)
+                    drawn(page)
+                    drawer = page.locator(".st-key-bar summary")  # of the app, where its selectors lie
+                    if drawer.count():
+                        drawer.first.click()
+                    page.wait_for_timeout(2 * PAUSE_MS)
+                beside(console, f"{name}, a change", *changes(pages, names, 4 * args.rounds))
+                for browser in browsers:
+                    browser.close()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ PAGES = {  # page and part -> what makes its first table
     ("tasks", ""): "selector-audit analyze MODEL downstream",
 }
 PARTS = {  # page and part -> figures, and those in its fold
-    ("where", "Agreement"): (1, 0),
+    ("where", "Agreement"): (2, 0),
     ("where", "Depth"): (1, 0),
     ("believed", "Verdict"): (1, 0),
     ("believed", "Stability"): (1, 3),
@@ -170,7 +170,7 @@ def test_one_damaged_table_leaves_the_rest(name, part, stem, left, tmp_path):
 @pytest.mark.parametrize(
     ("name", "part", "model", "count"),
     [
-        ("where", "Agreement", "Llama-3.2-1B", 1), ("believed", "Verdict", "Qwen3-8B", 1),
+        ("where", "Agreement", "Llama-3.2-1B", 2), ("believed", "Verdict", "Qwen3-8B", 1),
         ("believed", "Stability", "Qwen3-8B", 3), ("believed", "Controls", "Llama-3.1-8B", 1),
         ("tasks", "", "Gemma-3-12B", 1),
     ],
@@ -202,8 +202,14 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
 
 
 @pytest.mark.usefixtures("full")
-def test_agreement_lists_overlaps_that_were_counted_by_hand():
-    [drawn] = figures(page("where", rate="20%"))
+def test_agreement_shows_overlaps_that_were_counted_by_hand():
+    matrix, drawn = figures(app := page("where", rate="20%"))
+    titles = {palette.title(name): name for name in ("consensus2", "lrp", "ig", "wanda")}
+    columns, lines = (matrix["layout"][axis]["ticktext"] for axis in ("xaxis", "yaxis"))
+    order = [titles[one] for one in (columns[0], *lines)]
+    assert columns == [palette.title(name) for name in order[:-1]]
+    cells = matrix["data"][0]["z"]
+    numbers = {(note["y"], note["x"]): note["text"] for note in matrix["layout"]["annotations"]}
     labels = drawn["layout"]["yaxis"]["ticktext"]
     marks = {trace["name"]: trace for trace in drawn["data"] if trace.get("customdata")}
     found = {
@@ -214,73 +220,69 @@ def test_agreement_lists_overlaps_that_were_counted_by_hand():
     named = [
         (a, b) for a, b in pairs() if "random" not in (a, b) and not ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"})
     ]
-    groups = [place for place, label in enumerate(labels) if label.startswith("<b>")]
-    assert len(labels) - len(groups) == len(named) == len(found) / 2
-    means, random = [], 0.1 + 0.2 / 10  # as it is expected of every pair of the run
+    assert len(numbers) == len(labels) == len(named) == len(found) / 2
+    most, random = {}, 0.1 + 0.2 / 10  # as it is expected of every pair of the run
     for a, b in named:
         label = next(one for one in labels if set(one.split(" · ")) == {palette.title(a), palette.title(b)})
         both = [jaccard_of(a, b, 0.2, rows_of(sublayer)) / random for sublayer in ("attention", "mlp")]
         assert [found[label, sublayer] for sublayer in ("attention", "mlp")] == pytest.approx(both)
-        near = max(both) <= 1.5
-        above = [labels[place] for place in groups if place < labels.index(label)][-1:]
-        assert above == [f"<b>{'at most 1.5 × in either' if near else 'more than 1.5 ×, in one or both'}</b>"] * bool(
-            groups
-        )
-        means.append((labels.index(label), near, sum(both) / 2))
-    assert bool(groups) == any(near for _, near, _ in means)
-    assert [mean[1:] for mean in sorted(means)] == sorted(
-        (mean[1:] for mean in means), key=lambda one: (one[0], -one[1])
-    )
+        j, i = sorted((order.index(a), order.index(b)))
+        assert numbers[i - 1, j] == f"{max(both):.1f}×"  # the first selector has no row
+        if max(both) <= 1.5:
+            assert cells[i - 1][j] is None  # a number without a colour
+        else:
+            assert cells[i - 1][j] == pytest.approx(max(both))
+        most[label] = max(both)
+    assert [most[label] for label in labels] == sorted(most.values(), reverse=True)
+    below = " ".join(block.proto.body for block in app.get("html"))
+    assert ("without colour: at most 1.5×" in below) == (min(most.values()) <= 1.5)
+    assert "left out: Random, Consensus-2 with LRP and IG" in below
 
 
 @pytest.mark.usefixtures("full")
-def test_many_pairs_are_matrices_of_overlaps_that_were_counted_by_hand(monkeypatch):
+def test_many_pairs_are_a_matrix_alone(monkeypatch):
     monkeypatch.setattr(where_page, "MOST_PAIRS", 0)
-    titles = {palette.title(name): name for name in ("consensus2", "lrp", "ig", "wanda", "random")}
-    for drawn, sublayer in zip(figures(page("where", rate="20%")), ("attention", "mlp"), strict=True):
-        order = [titles[drawn["layout"]["xaxis"]["ticktext"][0]]]
-        order += [titles[one] for one in drawn["layout"]["yaxis"]["ticktext"]]
-        cells = drawn["data"][0]["z"]
-        numbers = {(note["y"], note["x"]): note["text"] for note in drawn["layout"]["annotations"]}
-        assert set(numbers) == {(i, j) for i in range(4) for j in range(i + 1)}
-        for a, b in pairs():
-            j, i = sorted((order.index(a), order.index(b)))
-            i -= 1  # the first selector has no row
-            counted = jaccard_of(a, b, 0.2, rows_of(sublayer))
-            assert numbers[i, j] == f"{counted:.2f}"
-            if "random" in (a, b) or ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"}):
-                assert cells[i][j] is None  # a number without a colour
-            else:
-                assert cells[i][j] == pytest.approx(counted)
+    assert len(figures(page("where", rate="20%"))) == 1
+
+
+def test_overlaps_of_one_sublayer_of_random_rows_and_of_nothing():
+    columns = ["selector_a", "selector_b", "jaccard", "expected_random"]
+    lines = [("lrp", "wanda", 0.3, 0.1), ("lrp", "random", 0.12, 0.1), ("random", "wanda", 0.11, 0.1)]
+    mlp = pl.DataFrame(lines, schema=columns, orient="row")
+    figure = agreement.overlaps({"Attention": mlp.clear(), "MLP": mlp}, "")
+    assert [note.text for note in figure.layout.annotations] == ["3.0×"]
+    assert "the larger of" not in figure.layout.title.text
+    assert "colour" not in figure.layout.title.text
+    with_random = agreement.overlaps({"Attention": mlp[1:], "MLP": mlp[1:]}, "")  # where all pairs hold it
+    assert sorted(note.text for note in with_random.layout.annotations) == ["1.1×", "1.2×"]
+    printed = mlp.with_columns(expected_random=pl.lit(None, pl.Float64))
+    assert [note.text for note in agreement.overlaps({"MLP": printed}, "").layout.annotations] == ["0.30"]
+    nothing = {"Attention": mlp.clear(), "MLP": mlp.clear()}
+    assert not agreement.overlaps(nothing, "").layout.annotations
+    assert not agreement.listed(nothing, "", "").data[0].x
 
 
 def test_selectors_that_rank_alike_stand_side_by_side():
     names = ["c", "wanda", "ig", "mean", "random", "fisher", "lrp"]
     groups = {"c": 0, "ig": 0, "lrp": 0, "fisher": 0, "wanda": 1, "mean": 1, "random": 2}
     pairs = {
-        (a, b): {"spearman": 0.9 - 0.01 * (i + j) if groups[a] == groups[b] else 0.0}
+        frozenset((a, b)): 0.9 - 0.01 * (i + j) if groups[a] == groups[b] else 0.0
         for i, a in enumerate(names) for j, b in enumerate(names) if a != b
     }  # fmt: skip
     order = [groups[name] for name in agreement.by_likeness(pairs, names)]
     assert sum(a != b for a, b in itertools.pairwise(order)) == 2
-    assert agreement.by_likeness(pairs | {("c", "ig"): {}}, names) == names
-    assert agreement.span([{}], "spearman") == (0, 1)
+    assert agreement.by_likeness(pairs | {frozenset(("c", "ig")): None}, names) == names
 
 
-def test_colours_of_two_triangles_are_of_one_scale(monkeypatch):
-    monkeypatch.setattr(where_page, "MOST_PAIRS", 0)
-    low, high, made_of = ({"jaccard": number} for number in (0.1, 0.6, 0.9))
-    tables = [
-        {("lrp", "wanda"): low, ("consensus2", "lrp"): made_of},
-        {("ig", "wanda"): high, ("ig", "lrp"): {"jaccard": None}},
-    ]
-    assert agreement.span(tables, "jaccard") == (0.1, 0.6)
-    assert agreement.span([{("consensus2", "lrp"): made_of}], "jaccard") == (0.9, 0.9)  # where sentences name these
-    scales = [
-        (one["data"][0]["zmin"], one["data"][0]["zmax"]) for one in figures(page("where", source="Shipped model"))
-    ]
-    assert len(scales) == 2
-    assert len(set(scales)) == 1
+def test_colours_of_correlations_are_of_the_pairs_that_sentences_name():
+    columns = ["selector_a", "selector_b", "spearman"]
+    lines = [("lrp", "wanda", 0.1), ("consensus2", "lrp", 0.9), ("consensus2", "wanda", 0.6)]
+    rankings = pl.DataFrame(lines, schema=columns, orient="row")
+    scale = agreement.correlations(rankings, "", "").data[0]
+    assert (scale.zmin, scale.zmax) == (0.1, 0.6)
+    assert sorted(one for line in scale.z for one in line if one is not None) == [0.1, 0.6]
+    made_of = agreement.correlations(rankings[1:2], "", "").data[0]  # where there are no others
+    assert made_of.z[0][0] == 0.9
 
 
 def test_damaged_rankings_are_told_where_they_were_asked_for(tmp_path):

@@ -19,56 +19,40 @@ def counts(row):
     return "random" not in pair and not ("consensus2" in pair and pair & {"lrp", "ig"})
 
 
-def test_overlaps_of_pairs():
-    def value(row):
-        return row["jaccard"]
-
-    lines = [row for row in shipped("jaccard", 0.3) if row["sublayer"] == "mlp"]
-    known = [row for row in lines if row["jaccard"] is not None and counts(row)]
-    sentence = rows.overlap(frame(lines), "MLP")
-    ends = re.match(
-        r"MLP: half of the pairs share at most (\S+?)(, random rows (\S+))?; (.*) share most, (\S+)$", sentence
-    )
-    assert ends[1] == f"{statistics.median(map(value, known)):.2f}"
-    assert ends[3] == f"{statistics.mean(row['expected_random'] for row in lines):.2f}"
-    row = max(known, key=value)
-    names = [
-        f"{title(row[a])} and {title(row[b])}" for a, b in (("selector_a", "selector_b"), ("selector_b", "selector_a"))
-    ]
-    assert ends[4] in names
-    assert ends[5] == f"{value(row):.2f}".replace("-", "−")
-    with_random = frame([row for row in lines if "random" in (row["selector_a"], row["selector_b"])])
-    assert "Random" in rows.overlap(with_random, "MLP")
-    assert rows.overlap(frame(lines).clear(), "MLP") == "MLP: no overlap is known"
-
-
 def test_overlaps_of_pairs_in_both_sublayers():
     lines = [row for row in shipped("jaccard", 0.3) if row["jaccard"] is not None]
     both = {name: [row for row in lines if row["sublayer"] == name] for name in ("attention", "mlp")}
     tables = {name: frame(found) for name, found in both.items()}
-    told = rows.overlaps(tables, "Lowest 30%")
     times = {}
     for row in filter(counts, lines):
         pair = frozenset((row["selector_a"], row["selector_b"]))
         times.setdefault(pair, []).append(row["jaccard"] / row["expected_random"])
-    best = max(times, key=lambda pair: statistics.mean(times[pair]))
-    assert frozenset(rows.most_alike(tables)[0]) == best
-    assert set(re.split("; |: ", told)[-1].removesuffix(" overlap most").split(" and ")) == set(map(title, best))
+    best = max(times, key=lambda pair: max(times[pair]))
     near = {pair for pair, found in times.items() if max(found) <= 1.5}
-    assert set(map(frozenset, rows.hardly_alike(tables))) == near
-    begin = "Lowest 30%: {} of {} pairs overlap at most 1.5 times as much as random rows; "
-    assert told.startswith(begin.format(len(near), len(times))) == bool(near)
+
+    def told(found=None):
+        first, *rest = rows.overlaps(found or tables, "Lowest 30%").split("; ")
+        return set(first.removeprefix("Lowest 30%: ").removesuffix(" overlap most").split(" and ")), rest
+
+    def hardly(count):
+        return [f"{count} of {len(times)} pairs at most 1.5 times as much as random rows"] * bool(count)
+
+    assert told() == (set(map(title, best)), hardly(len(near)))
+    pairs, by = rows.by_pair(tables)
+    assert {frozenset(row[:2]) for row in pairs.filter("near").iter_rows()} == near
+    assert by == "times"
     far = {name: table.with_columns(jaccard=2 * pl.col("expected_random")) for name, table in tables.items()}
-    assert re.fullmatch(r"Lowest 30%: [^;]* overlap most", rows.overlaps(far, "Lowest 30%"))
+    assert told(far)[1] == []
     alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
-    assert rows.overlaps(alike, "Lowest 30%").startswith(begin.format(len(times), len(times)))
+    assert told(alike)[1] == hardly(len(times))
     alone = {"attention": tables["attention"].clear(), "mlp": alike["mlp"]}  # a model whose MLP alone was scored
-    assert rows.overlaps(alone, "Lowest 30%").startswith(begin.format(len(times), len(times)))
+    assert told(alone)[1] == hardly(len(times))
     printed = {name: table.with_columns(expected_random=pl.lit(None, pl.Float64)) for name, table in tables.items()}
-    assert not rows.hardly_alike(printed)
-    shares = {pair: statistics.mean(row["jaccard"] for row in lines if {row["selector_a"], row["selector_b"]} == pair)
+    shares = {pair: max(row["jaccard"] for row in lines if {row["selector_a"], row["selector_b"]} == pair)
               for pair in times}  # fmt: skip
-    assert frozenset(rows.most_alike(printed)[0]) == max(shares, key=shares.__getitem__)
+    assert told(printed) == (set(map(title, max(shares, key=shares.__getitem__))), [])
+    with_random = {"mlp": frame([row for row in both["mlp"] if "random" in (row["selector_a"], row["selector_b"])])}
+    assert "Random" in told(with_random)[0]
     assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
 
 

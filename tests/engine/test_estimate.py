@@ -366,11 +366,23 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     assert "cells" in told
     assert "GiB free: fits" in told
     assert "activations" not in told
-    assert main([*given, "--preset", "quick", "--rates", "0,0.5", "--json"]) == 0  # its windows, our rates
-    quick = json.loads(capsys.readouterr().out)["work"]
+    settings = ["--preset", "quick", "--rates", "0,0.5", "--json"]  # its windows, our rates
+    assert main([*given, "score", "sweep", *settings]) == 0
+    quick = json.loads(capsys.readouterr().out)
     plan = PRESETS["quick"].plan
     read = f"--samples {plan.scoring.samples} --eval-samples {plan.eval_samples} --eval-length {plan.eval_length}"
     assert main([*given, *f"score sweep {read} --rates 0,0.5 --json".split()]) == 0
-    assert json.loads(capsys.readouterr().out)["work"] == quick
+    assert json.loads(capsys.readouterr().out)["work"] == quick["work"]
+    assert quick["analyses"] == []
+    assert main([*given, *settings, "--corpus", "demo", "--eval-corpus", "demo"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["analyses"] == list(PRESETS["quick"].analyses)
+    assert whole["at_least"]  # budgets are searched for
+    scored, swept = ([[one for one in of["work"] if one["stage"] == stage] for of in (quick, whole)]
+                     for stage in ("score", "sweep"))  # fmt: skip
+    assert scored[0] == scored[1]
+    assert sum(one["flops"] for one in swept[1]) > sum(one["flops"] for one in swept[0])  # of `specific`, too
+    assert main([*given, *settings[:2], "--corpus", str(tmp_path / "none.txt")]) == 2
+    assert "none.txt" in capsys.readouterr().err
     assert main([*given, "swep", *small]) == 2
     assert "did you mean 'sweep'" in capsys.readouterr().err

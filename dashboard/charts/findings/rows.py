@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-import numpy as np
 import polars as pl
 
 from dashboard.charts import matrix, palette
@@ -14,57 +13,32 @@ _MADE_OF = {"consensus2": ("lrp", "ig")}
 End = tuple[str, str]  # a pair, what it has
 
 
-def overlap(jaccard: pl.DataFrame, place: str) -> str:
-    """Of one rate and sublayer: how much half of the pairs share at most, and who share most; Random counts where all
-    pairs hold it. place: what the sublayer is called."""
-    pairs = jaccard.with_columns(value=pl.col("jaccard")).drop_nulls("value")
-    if pairs.is_empty():
-        return f"{place}: no overlap is known"
-    least, most = _ends(pairs, _pair)
-    if least == most:
-        return f"{place}: all pairs share as many rows, {most[1]}"
-    chance = pairs["expected_random"].mean()
-    beside = f", random rows {matrix.number(chance)}" if isinstance(chance, float) else ""
-    half = matrix.number(float(np.median(counted(pairs)["value"])))
-    return f"{place}: half of the pairs share at most {half}{beside}; {most[0]} share most, {most[1]}"
-
-
 def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
-    """Of one rate: whose masks overlap most in the mean over the sublayers, and how many pairs are `hardly_alike`.
-    sublayers: as `overlap`, by id; when: which rows."""
-    if not (order := most_alike(sublayers)):
+    """Of one rate: whose masks overlap most, and how many pairs' hardly more than random rows (`by_pair`).
+    sublayers: selector_a, selector_b, jaccard, expected_random, by name; when: which rows."""
+    pairs, _ = by_pair(sublayers)
+    if pairs.is_empty():
         return f"{when}: no overlap is known"
-    near, most = len(hardly_alike(sublayers)), f"{words.titles(order[0])} overlap most"
-    if not near:
-        return f"{when}: {most}"
-    return f"{when}: {near} of {len(order)} pairs overlap at most {HARDLY:g} times as much as random rows; {most}"
+    told, near = f"{when}: {_pair(pairs.row(0, named=True))} overlap most", pairs["near"].sum()
+    return told + f"; {near} of {pairs.height} pairs at most {HARDLY:g} times as much as random rows" * bool(near)
 
 
-def beside_random(sublayers: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """The pairs that are named, of all sublayers. `times`: their Jaccard ÷ that expected of as many random rows of the
+def beside_random(jaccard: pl.DataFrame, every: bool = False) -> pl.DataFrame:
+    """The pairs that are named, or every one. `times`: their Jaccard ÷ that expected of as many random rows of the
     sublayer; null where that is not known."""
-    known = pl.concat([counted(table.drop_nulls("jaccard")) for table in sublayers.values()])
-    expected = pl.col("expected_random")
-    return known.with_columns(times=pl.when(expected > 0).then(pl.col("jaccard") / expected))
+    known, expected = jaccard.drop_nulls("jaccard"), pl.col("expected_random")
+    times = pl.when(expected > 0).then(pl.col("jaccard") / expected)
+    return (known if every else counted(known)).with_columns(times=times)
 
 
-def hardly_alike(sublayers: Mapping[str, pl.DataFrame]) -> set[tuple[str, str]]:
-    """The pairs that are named and in no sublayer overlap more than `HARDLY` times as much as random rows."""
-    near = (pl.col("times") <= HARDLY).fill_null(False).all()
-    by_pair = beside_random(sublayers).group_by("selector_a", "selector_b").agg(near)
-    return set(by_pair.filter("times").drop("times").rows())
-
-
-def measured_by(known: pl.DataFrame) -> str:
-    """Of `beside_random`: the column that pairs are compared by."""
-    return "jaccard" if known["times"].null_count() else "times"
-
-
-def most_alike(sublayers: Mapping[str, pl.DataFrame]) -> list[tuple[str, str]]:
-    """The pairs that are named, those that overlap most in the mean over the sublayers first."""
-    known = beside_random(sublayers)
-    means = known.group_by("selector_a", "selector_b", maintain_order=True).agg(pl.col(by := measured_by(known)).mean())
-    return means.sort(by, descending=True, maintain_order=True).select("selector_a", "selector_b").rows()
+def by_pair(sublayers: Mapping[str, pl.DataFrame]) -> tuple[pl.DataFrame, str]:
+    """The pairs that are named, those that overlap most first. value: the largest of their sublayers' `times`, or
+    Jaccard where `times` is not known of all; near: is it at most `HARDLY` times. With the column that value is of."""
+    known = pl.concat(map(beside_random, sublayers.values()))
+    by = "jaccard" if known["times"].null_count() else "times"
+    pairs = known.group_by("selector_a", "selector_b", maintain_order=True).agg(value=pl.col(by).max())
+    near = (pl.col("value") <= HARDLY) & (by == "times")
+    return pairs.with_columns(near=near).sort("value", descending=True, maintain_order=True), by
 
 
 def correlation(spearman: pl.DataFrame) -> str:

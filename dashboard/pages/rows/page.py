@@ -121,13 +121,14 @@ def _map(found: Scored) -> _Map:
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
     if measure == SHARE:
-        shown = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
+        shown = selection.switch("Lowest or highest first", ("LeRF", "MoRF"), "row_order", default="LeRF")
         rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
         spec = {"selector": selector, "order": (order := shown.lower()), "rate": rate}
         frame = scored.mask_shares(found, selector, order, rate)
         heading = f"{title}, {shown} {formats.rate(rate)}"
         end = "lowest" if order == "lerf" else "highest"
-        below = f"share of each matrix's rows that are among the {end} {formats.rate(rate)} of the model"
+        said = formats.rate(rate)
+        below = f"share of each matrix's rows that are among the {end} {said} of the model; {said} by chance"
         kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
         mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:

@@ -9,7 +9,7 @@ from dashboard.charts import agreement, formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
 from dashboard.charts.lines import Axis
 from dashboard.charts.matrix import SUBLAYER_TITLES
-from dashboard.show import layout, menu, selection, tools
+from dashboard.show import menu, selection, tools
 from dashboard.state import parts
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
@@ -17,53 +17,36 @@ from engine.stats.limits import Thresholds
 
 JACCARD, RANKINGS = "Jaccard", "Spearman"
 _SHOWN = {JACCARD: "Shared rows", RANKINGS: "Whole rankings"}
-MOST_PAIRS = 28  # that stand below each other; of more a matrix shows the pattern
+MOST_PAIRS = 28  # that are listed below their matrix
 _NOTES = ("Random stands for the mean over its seeds.",)
 MASKS, BLOCKS, SUBLAYERS, PROJECTIONS = "Removed rows", "Mean scores", "Attention and MLP", "Projections"
 WHOLE = "Whole blocks"
 
 
 def _agreement(source: Source) -> Drawn:
-    """Overlaps of masks, pair by pair, of many pairs as matrices; or correlations of whole rankings."""
+    """Overlaps of masks, pair by pair, of few pairs also by sublayer; or correlations of whole rankings."""
     overlaps = source.table("jaccard")
-    selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
     with source.bar:
         value = selection.switch("Show", tuple(_SHOWN), "value", default=JACCARD, title=_SHOWN.__getitem__)
         rate = selection.rate(overlaps["rate"], "rate") if value != RANKINGS else None
     if rate is None:
         rankings = source.table("spearman")
-        alike = agreement.both_ways(rankings, "spearman")
-        below, colours = "over all of the rows", agreement.span([alike], "spearman")
-        figure = agreement.triangle(
-            alike, agreement.by_likeness(alike, selectors), "spearman", "Spearman of the scores", below, colours
-        )
+        figure = agreement.correlations(rankings, "Spearman of the scores", "over all of the rows")
         source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
         return Drawn(rankings, notes=_NOTES)
     at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
-    tables = {sublayer: at_rate.filter(sublayer=sublayer) for sublayer in SUBLAYER_TITLES}
-    if len(findings.most_alike(tables)) <= MOST_PAIRS:
-        by_title = {SUBLAYER_TITLES[sublayer]: table for sublayer, table in tables.items()}
-        figure = agreement.listed(by_title, "Shared rows", "each line is a pair; most alike first, by the mean of both")
-        told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
-        source.show(figure, "jaccard", key="jaccard-pairs", finding=told)
-        return Drawn(overlaps, notes=_NOTES)
-    with layout.told():  # overlaps take from rankings their order only
-        selectors = agreement.by_likeness(agreement.both_ways(source.table("spearman"), "spearman"), selectors)
-    shared = {name: agreement.both_ways(table, "jaccard", "expected_random") for name, table in tables.items()}
-    below = "Jaccard, rows that both remove ÷ rows that either does"
-    colours = agreement.span(list(shared.values()), "jaccard")
-    for column, (sublayer, pairs) in zip(source.hero().columns(2), shared.items(), strict=True):
-        heading = f"{SUBLAYER_TITLES[sublayer]}, lowest {formats.rate(rate)}"
-        with column:
-            figure = agreement.triangle(pairs, selectors, "jaccard", heading, below, colours)
-            sentence = findings.overlap(tables[sublayer], heading)
-            tools.show(figure, f"jaccard-{sublayer}", key=f"jaccard-{sublayer}", finding=sentence, hero=True)
+    tables = {title: at_rate.filter(sublayer=sublayer) for sublayer, title in SUBLAYER_TITLES.items()}
+    told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
+    source.show(agreement.overlaps(tables, "Shared rows"), "jaccard", key="jaccard-cells", finding=told)
+    if findings.by_pair(tables)[0].height <= MOST_PAIRS:
+        figure = agreement.listed(tables, " and ".join(tables), "most alike first, by the larger of both")
+        tools.show(figure, "jaccard-pairs", key="jaccard-pairs")
     return Drawn(overlaps, notes=_NOTES)
 
 
 AGREEMENT = Part(
     _agreement, ("jaccard", "spearman"),
-    "Each line is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either, divided by "
+    "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either, divided by "
     "what random masks of the same sizes give where that is known. Whole rankings are compared by Spearman's "
     "correlation.",
 )  # fmt: skip
