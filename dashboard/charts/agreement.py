@@ -1,9 +1,9 @@
 """Which rows do selectors take? Overlaps and rank correlations of pairs, shares of blocks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -19,28 +19,19 @@ _BLOCKS = 10  # that have labels at most; as many have numbers in their cells, s
 _LARGE = 8  # columns: with up to so many, numbers are large
 
 
-class _Told(NamedTuple):
-    """Of a pair: what stands in its cell, what it says, has it a colour."""
-
-    value: float
-    words: str
-    bright: bool
-
-
 def by_likeness(alike: Mapping[Pair, float | None], selectors: Sequence[str]) -> list[str]:
     """The selectors, those that are alike side by side: clusters joined by their mean likeness, each time with the ends
     that are most alike turned to each other. As they are where a pair has no number."""
-    if any(not axes.is_finite(alike.get(frozenset(pair))) for pair in combinations(selectors, 2)):
+    near = {two: rho for pair, rho in alike.items() if axes.is_finite(rho) for two in permutations(pair)}
+    if any(pair not in near for pair in permutations(selectors, 2)):
         return list(selectors)
-
-    def rho(a: str, b: str) -> float:
-        return alike[frozenset((a, b))] or 0.0
-
     clusters = [[one] for one in selectors]
     while len(clusters) > 1:
-        first, second = max(combinations(clusters, 2), key=lambda two: fmean(rho(a, b) for a in two[0] for b in two[1]))
+        first, second = max(
+            combinations(clusters, 2), key=lambda two: fmean(near[a, b] for a in two[0] for b in two[1])
+        )
         turned = [one + other for one in (first, first[::-1]) for other in (second, second[::-1])]
-        clusters[clusters.index(first)] = max(turned, key=lambda one: rho(one[len(first) - 1], one[len(first)]))
+        clusters[clusters.index(first)] = max(turned, key=lambda one: near[one[len(first) - 1], one[len(first)]])
         clusters.remove(second)
     return clusters[0] if clusters else []
 
@@ -51,15 +42,14 @@ def correlations(rankings: pl.DataFrame, heading: str, below: str) -> go.Figure:
     alike = {frozenset((a, b)): rho for a, b, rho in rankings["selector_a", "selector_b", "spearman"].iter_rows()}
     known = {pair: rho for pair, rho in alike.items() if axes.is_finite(rho)}
     named = {pair for pair in known if counts(*pair)} or known.keys()
-    told = {pair: _Told(rho, f"Spearman {rho:.4f}", pair in named) for pair, rho in known.items()}
-    return _triangle(
-        alike, told, matrix.number, heading, f"{below}; bright: alike{left_out(frozenset().union(*alike))}"
-    )
+    told = {pair: (rho, f"Spearman {rho:.4f}", pair in named) for pair, rho in known.items()}
+    below += "; strong colour: alike" + left_out(frozenset().union(*alike)) * (len(named) < len(known))
+    return _triangle(alike, told, matrix.number, heading, below)
 
 
 def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:
-    """The larger overlap of both sublayers, of every pair that a sentence names; pale where it is hardly more than that
-    of random rows. sublayers: selector_a, selector_b, jaccard, expected_random, by what the sublayer is called."""
+    """The larger overlap of both sublayers, of every pair that a sentence names; without colour where it is hardly more
+    than that of random rows. sublayers: selector_a, selector_b, jaccard, expected_random, by title."""
     (pairs, by), words, alike = by_pair(sublayers), dict[Pair, list[str]](), dict[Pair, float]()
     for title, table in sublayers.items():
         for row in beside_random(table, every=True).iter_rows(named=True):
@@ -67,37 +57,40 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:
             alike[pair] = max(row["jaccard"], alike.get(pair, 0.0))
             words.setdefault(pair, []).append(f"{title}: {_overlap(row)}")
     ends = {frozenset((a, b)): (value, near) for a, b, value, near in pairs.iter_rows()}
-    told = {pair: _Told(value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
+    told = {pair: (value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
     below = "overlap ÷ that of random rows" if by == "times" else "rows in both masks, of those in either (Jaccard)"
-    scored = [title for title, table in sublayers.items() if table.height]
+    scored = [title for title, table in sublayers.items() if table["jaccard"].count()]
     below += f", the larger of {' and '.join(scored)}" * (len(scored) > 1)
     below += f"; without colour: at most {HARDLY:g}×" * any(near for _, near in ends.values())
-    below += left_out(frozenset().union(*alike), "left out") if len(told) < len(alike) else ""
+    below += left_out(frozenset().union(*alike), "left out (–)") if len(told) < len(alike) else ""
     selected = {pair: one for pair, one in alike.items() if BASELINE not in pair or pair in told}
     return _triangle(selected, told, "{:.1f}×".format if by == "times" else matrix.number, heading, below)
 
 
 def _triangle(
-    alike: Mapping[Pair, float | None], told: Mapping[Pair, _Told], text: Callable[[float], str], heading: str,
-    below: str,
+    alike: Mapping[Pair, float | None], told: Mapping[Pair, tuple[float, str, bool]], text: Callable[[float], str],
+    heading: str, below: str,
 ) -> go.Figure:  # fmt: skip
-    """Every pair once; alike: orders the selectors."""
+    """Every pair of the selectors in `alike`, which orders them, once; a dash where nothing is told.
+    told: the number of a cell, what it says, has it a colour?"""
     selectors = by_likeness(alike, palette.in_order(frozenset().union(*alike)))
     rows, columns = selectors[1:], selectors[:-1]
     there = {(i, j): told.get(frozenset((a, b))) for i, a in enumerate(rows) for j, b in enumerate(columns[: i + 1])}
     cells = {place: one for place, one in there.items() if one}
-    bright = [one.value for one in told.values() if one.bright] or [0.0, 1.0]
+    bright = [value for value, _, coloured in told.values() if coloured] or [0.0, 1.0]
     hover = {
-        (i, j): f"<b>{palette.title(rows[i])} and {palette.title(columns[j])}</b><br>{one.words}"
-        for (i, j), one in cells.items()
+        (i, j): f"<b>{palette.title(rows[i])} and {palette.title(columns[j])}</b><br>{words}"
+        for (i, j), (_, words, _) in cells.items()
     }
     places = [[(i, j) for j in range(len(columns))] for i in range(len(rows))]
     figure = matrix.matrix(
-        [[cells[place].value if place in cells else None for place in line] for line in places],
+        [[cells[place][0] if place in cells else None for place in line] for line in places],
         list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading, below=below, text=text,
         hover=[[hover.get(place, "") for place in line] for line in places], span=(min(bright), max(bright)),
-        pale={place for place, one in cells.items() if not one.bright},
+        scale=matrix.GREY_TO_TEAL, pale={place for place, (*_, coloured) in cells.items() if not coloured},
     )  # fmt: skip
+    for j, i in ((j, i) for (i, j) in there.keys() - cells.keys()):
+        figure.add_annotation(x=j, y=i, text="–", showarrow=False, font={"color": palette.REFERENCE})
     return figure.update_annotations(font_size=16) if len(columns) <= _LARGE else figure
 
 
@@ -110,7 +103,7 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     known = pl.concat(tables.values())
     for place, (a, b) in enumerate(order):
         axes.joined(figure, known.filter(selector_a=a, selector_b=b)[by].to_list(), place, width=1)
-    for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=True):
+    for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=False):
         marks = [
             dots.Dot(
                 order.index((row["selector_a"], row["selector_b"])), row[by],
@@ -160,5 +153,6 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
                 f"({row['share']:.1%})" if row else "" for row in line
             ] for (label, _), line in zip(lines, table, strict=True)
         ],
-        span=(-1.0, 1.0), diverging=True, corner=("block, from the first to the last", ""), colour=colour, bar=bar,
+        span=(-1.0, 1.0), scale=matrix.DIVERGING, colour=colour, bar=bar,
+        corner=("block, from the first to the last", ""),
     )  # fmt: skip

@@ -19,6 +19,7 @@ from engine.stats.limits import Thresholds
 Row = dict[str, Any]
 UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
 _GOAL = "#08A95B"  # colour of the corner that is aimed at
+_NEAR = 0.05  # of the width: a mark whose name the line would cross
 _PATTERNS = ("", "/", "x", ".")
 _SYMBOLS = ("circle", "diamond", "square", "cross")
 CONTROL_TITLES = {
@@ -200,22 +201,24 @@ def quadrant(
         verdicts = verdicts.with_columns(avoided=1 - pl.col("damage"))
     drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
     ends = _intervals(draws, stable, limits.rate)
+    of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
+    left, right = _widened([*drawn[stable], *of_drawn, stable_from])
     above = _beside_each_other(drawn, stable, column)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
         partly = row["validity"] == "partly" and row[column] >= goal
+        near = abs(row[stable] - stable_from) < _NEAR * (right - left)  # names stand beside the line of the limit
+        side = "center" if not near else "right" if row[stable] >= stable_from else "left"
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
             text=[look.title + ": in part" * partly],
-            textposition="top center" if above[row["selector"]] else "bottom center", showlegend=False,
+            textposition=f"{'top' if above[row['selector']] else 'bottom'} {side}", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
-    left, right = _widened([*drawn[stable], *of_drawn, stable_from])
     low, high = _widened([*drawn[column], limit, goal])
     for y0, y1, colour in ((low, limit, palette.REFERENCE), (goal, high, _GOAL)):
         figure.add_shape(
@@ -241,6 +244,8 @@ def quadrant(
     axis = {"text": f"same rows from other text → ({name}, {said})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
     below = "bars: 95% intervals over draws of text; hollow: stability not decided" * bool(of_drawn)
+    if known and (drawn[column].abs() < 1e-9).any():  # both harms count up to there
+        below += "; 0%: the model is destroyed, as by random rows"
     return finished(figure, "Stability against validity", below, 470)
 
 

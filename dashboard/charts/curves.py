@@ -359,7 +359,7 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
     figure = matrix.matrix(
         values, titles, titles, heading=f"NLL of the row's LeRF mask minus the column's at {formats.rate(rate)}",
         below="nats per token, below zero: the row's does less harm; in brackets: not told apart; colours by rank",
-        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), scale=matrix.DIVERGING,
         colour=matrix.signed_places([value for line in values for value in line]),
     )  # fmt: skip
     for note in figure.layout.annotations:

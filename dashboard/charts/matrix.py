@@ -16,6 +16,7 @@ from plotly.colors import sample_colorscale
 from dashboard.charts import axes, figure_size, formats, palette
 
 SEQUENTIAL, DIVERGING = "Viridis", "PuOr"  # both keep their order for people who see fewer colours
+GREY_TO_TEAL = ("#C3D1D1", "#55ABA5", "#006B66")  # nothing to much, on white and on dark
 _ROW_PX = 34
 _BROKEN_UP_TO = 7  # columns: more of them are turned on half a page, where two lines run into the next label
 Cell = float | None
@@ -30,7 +31,8 @@ _WORDS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 def matrix(
     values: Sequence[Sequence[Cell]], columns: Sequence[str], rows: Sequence[str], *, heading: str, below: str = "",
     text: Callable[[float], str], hover: Sequence[Sequence[str]], span: tuple[float, float],
-    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float, diverging: bool = False,
+    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float,
+    scale: str | Sequence[str] = SEQUENTIAL,
     clickable: bool = False, corner: tuple[str, str] = ("", ""),
     pale: Container[tuple[int, int]] = (), bar: Mapping[str, Any] | None = None,
 ) -> go.Figure:  # fmt: skip
@@ -53,7 +55,7 @@ def matrix(
             for i, line in enumerate(shown)
         ],
         x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
-        colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=bar is not None,
+        colorscale=scale, showscale=bar is not None,
         colorbar={"thickness": 12, "outlinewidth": 0, **(bar or {})}, xgap=2 if len(columns) <= NUMBERED else 1, ygap=2,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
@@ -68,7 +70,7 @@ def matrix(
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
     there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
-    readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], diverging)
+    readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], scale)
     colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(there, readable, strict=True)]
     notes = [
         {
@@ -120,7 +122,8 @@ def around(layers: pl.DataFrame) -> tuple[Callable[[float], float], dict[str, An
     layers: rows, and how many of them are removed."""
     removed, rows = layers.select(pl.col("removed", "rows").sum()).row(0)
     fair = min(max(removed / max(rows, 1), 1e-9), 1 - 1e-9)
-    bar = {"tickvals": [-1, 0, 1], "ticktext": ["0%", f"{formats.rate(fair)}:<br>chance", "100%"]}
+    words = ["0%: none", f"{formats.rate(fair)}:<br>chance", "100%: all"]
+    bar = {"tickvals": [-1, 0, 1], "ticktext": words}
     return lambda share: (share - fair) / (fair if share < fair else 1 - fair), bar
 
 
@@ -143,8 +146,9 @@ def cells(
     values = [[None if row is None else row["value"] for row in line] for line in table]
     finite = [row["value"] for row in by_cell.values() if axes.is_finite(row["value"])] or [0.0]
     least, most, far = min(finite), max(finite), max(map(abs, finite))
+    fair, bar = around(frame) if kind == "share" else (float, {})
     text, colour, low, ends = {
-        "share": ("{:.0%}", float, 0.0, ()),
+        "share": ("{:.0%}", fair, -1.0, ()),
         "score": ("{:.3g}", places(finite), 0.0, (f"{least:.2g}", f"{most:.2g}")),
         "difference": ("{:+.0f}", signed_places(finite), -1.0, (f"−{far:.0f}", f"+{far:.0f}")),
     }[kind]
@@ -156,8 +160,8 @@ def cells(
         values, [labels[name] for name in projections], thinned([f"block {block}" for block in blocks], NUMBERED),
         heading=heading, below=below,
         text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
-        diverging=low < 0, span=(low, 1.0), colour=colour,
-        bar={"tickvals": [low, 1.0], "ticktext": ends} if ends else {"tickformat": ".0%"},
+        scale=DIVERGING if low < 0 else SEQUENTIAL, span=(low, 1.0), colour=colour,
+        bar={"tickvals": [low, 1.0], "ticktext": ends} if ends else bar,
         hover=[["" if row is None else _said(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
     frames = [
@@ -195,10 +199,10 @@ def _said(row: dict[str, float], kind: str) -> str:
     return f"<b>{where}</b><br>{row['rows']:,} rows<br>{said}"
 
 
-def _readable(shares: Sequence[float], diverging: bool) -> list[str]:
+def _readable(shares: Sequence[float], scale: str | Sequence[str]) -> list[str]:
     """Black or white, whichever has the higher contrast (WCAG 2) at each of these shares of the colour scale."""
     inside = [min(max(share, 0.0), 1.0) for share in shares]
-    found = sample_colorscale(DIVERGING if diverging else SEQUENTIAL, inside, colortype="tuple") if inside else []
+    found = sample_colorscale(scale, inside, colortype="tuple") if inside else []
     chosen = []
     for colour in found:
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]

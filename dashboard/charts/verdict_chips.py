@@ -17,8 +17,9 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both"), "MoRF only": (PARTLY, "only top rows"), "LeRF only": (PARTLY, "only low rows"),
-    "not": (NO, "neither"), "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
+    "specific": (YES, "top and low"), "MoRF only": (PARTLY, "top, not low"),
+    "LeRF only": (PARTLY, "low, not top"), "not": (NO, "neither"),
+    "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
     "stable": (YES, "stable"), "not": (NO, "not stable"), "not applicable": (UNKNOWN, "no text"),
@@ -131,6 +132,7 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     ticks = [share for share in (10.0**power for power in range(-6, 1)) if least < math.log(share) < most]
     axis = "".join(f'<small style="left:{place(share):.2f}%">{share_text(share)}</small>' for share in ticks)
     random = [f'<s style="left:{place(share):.2f}%"></s>' for share in known.filter(selector=BASELINE)["budget"]]
+    axis += "".join(random).replace("<s ", "<em ").replace("</s>", "random</em>")
     return {"": f'<div class="budget-bar" aria-hidden="true">{axis}</div>'} | {
         selector: f'<div class="budget-bar" aria-hidden="true">{"".join(random)}'
         f'<i style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></i>'

@@ -37,9 +37,9 @@ def of_analyses(model_id: str, plan: AuditPlan, names: tuple[str, ...], **loadin
     from engine.studies.audit.inputs import AuditInputs
 
     found, speed = _forecast(AuditInputs, model_id, plan, names, loading)
-    some = "at least " if found.at_least else ""
+    some = "at least " if found.partly else ""
     cells = f" and {some}{found.cells:,} cells" if found.cells else " and cells that scores of other texts decide"
-    what = f"Scores{cells if found.cells or found.at_least else ''}"
+    what = f"Scores{cells if found.cells or found.partly else ''}"
     return f"{what}: {some}{_time(found.of.flops, speed, found)}. {KNOWN}"
 
 

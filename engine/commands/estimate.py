@@ -2,9 +2,9 @@
 
 Counts what `score` and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its
 default prompts), from the model's shapes and by the code that the run itself uses; with --preset and no stage the
-scores and every analysis of `analyze --preset`, as far as their cells do not rest on results. Cells that the store
-knows already are counted too. The time is that of the matrix products alone, at their speed here: a lower bound. What a
-refusal grid adds, its command says before it begins."""
+scores and the analyses of `analyze --preset`, as far as they rest neither on results nor on scores of further texts.
+Cells that the store knows already are counted too. The time is that of the matrix products alone, at their speed here:
+a lower bound. What a refusal grid adds, its command says before it begins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all; with --preset what it runs)"
     )
-    options.add_preset(parser, "the settings of `score` and `sweep`")
+    options.add_preset(parser, "the settings of `score` and `sweep`; with it, without STAGE, its analyses")
     plans = {"": AuditPlan(), **{name: one.plan for name, one in PRESETS.items()}}
     plans["shipped model"] = for_model(AuditPlan(), SHIPPED)
     options.add_options(parser, plans, OF_SWEEP)
@@ -45,35 +45,39 @@ def run(args: argparse.Namespace) -> None:
     from engine.run.estimate import estimate, fits_in, flops_per_second
     from engine.run.scoring import impossible, remaining
     from engine.studies.audit.inputs import AuditInputs
-    from engine.studies.base import all_analyses
+    from engine.studies.base import AUDIT, all_analyses, whole_plan
     from engine.studies.conduct import from_shapes
 
     stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
-    names = () if args.stages or not args.preset else PRESETS[args.preset].analyses or tuple(all_analyses())
     base = preset(args.preset) if args.preset else AuditPlan()
-    plan = options.plan_from(args, for_model(base, args.model))
+    names = () if args.stages or not args.preset else PRESETS[args.preset].analyses or tuple(all_analyses())
+    plan = options.plan_from(args, whole_plan(for_model(base, args.model), AUDIT))
     sketch = common.sketch(args)
     left_out = impossible(sketch, plan.scoring.selectors)
     selectors = remaining(plan.scoring.selectors, left_out, named=args.selectors is not None)
     plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors))
     speed = flops_per_second(sketch)
     if names:
-        ahead = from_shapes(AuditInputs, partial(common.sketch, args), plan, names)
-        found, at_least = ahead.of, ahead.at_least
+        ahead = from_shapes(AuditInputs, partial(common.sketch, args), plan, names, skip=True)
+        found, partly, skipped = ahead.of, ahead.partly, ahead.skipped
     else:
-        found, at_least = estimate(sketch, plan, default_plan(args.model), stages), False
+        found, partly, skipped = estimate(sketch, plan, default_plan(args.model), stages), (), {}
     free = room_on(torch.device(found.device)).free
     common.say_left_out(left_out)
     answer = {
         **asdict(found), "peak_bytes": found.peak_bytes, "host_bytes": found.host_bytes, "free_bytes": free,
         "fits": fits_in(found.peak_bytes, free), "flops": found.flops, "flops_per_second": speed,
-        "seconds": found.flops / speed, "left_out": left_out, "analyses": names, "at_least": at_least,
+        "seconds": found.flops / speed, "left_out": left_out, "analyses": names, "partly": partly,
+        "skipped": skipped,
     }  # fmt: skip
     if not common.as_json(args, answer):
         _show(found, free, speed)
         if names:
-            rest = "; further cells rest on results and are not counted" if at_least else ""
-            common.out.print(f"that is `analyze --preset {args.preset}`: {', '.join(names)}{rest}")
+            told = f"; of {', '.join(partly)} only what needs no result and no scores of further texts" * bool(partly)
+            counted = [name for name in names if name not in skipped]
+            common.out.print(f"counted: {', '.join(counted) or 'scores'}{told}")
+            for name, reason in skipped.items():
+                common.out.print(f"skipped {name}: {reason}")
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:

@@ -78,6 +78,7 @@ class Study(ABC, Generic[Inputs]):
     inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`."""
 
     masks_of: ClassVar[str] = ""  # the table that the edits of `masks` stand in
+    searches: ClassVar[bool] = False  # do results choose further cells?
     replayed: ClassVar[bool] = False  # does the record of its tables tell all that it read? (of a stage)
 
     def __init__(self, inputs: Inputs | None = None) -> None:
@@ -104,7 +105,7 @@ class Study(ABC, Generic[Inputs]):
 
     def at_most(self, inputs: Inputs, known: Results) -> Expected:
         """What it will measure at most, once what all studies read is there."""
-        return Expected(self.cells(inputs, known))
+        return Expected(self.cells(inputs, known), more=self.searches)
 
     @abstractmethod
     def tables(self, inputs: Inputs, results: Results) -> Tables:

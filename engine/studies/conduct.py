@@ -319,13 +319,14 @@ def fitting(
 @dataclass(frozen=True)
 class Forecast:
     """cells: distinct ones. edits: further ones under each measure, at most. of: the work of scores and of all these,
-    dead neurons not subtracted, with the memory.
+    dead neurons not subtracted, with the memory. skipped: studies that cannot be done, and why.
 
-    at_least: further cells depend on scores of other texts or on results, so that they cannot be told."""
+    partly: studies that take more, which depends on scores of other texts or on results."""
 
     cells: int
     edits: int
-    at_least: bool
+    partly: tuple[str, ...]
+    skipped: Mapping[str, str]
     of: Estimate
 
     def flops(self, stage: str) -> int:
@@ -334,41 +335,44 @@ class Forecast:
 
 
 def from_shapes(
-    kind: type[StudyInputs], sketch: Callable[[], LoadedModel], plan: Any, names: Sequence[str]
+    kind: type[StudyInputs], sketch: Callable[[], LoadedModel], plan: Any, names: Sequence[str], *, skip: bool = False
 ) -> Forecast:
     """What these studies take, before any weight is fetched. What the store knows already is counted too.
 
     kind: `AuditInputs` or `RefusalInputs`. sketch: makes the model without its weights (`load_sketch`), each call a new
     one. Cells are counted under rankings that are drawn, since how many rows a mask removes does not depend on the
-    scores. Errors: InputError where a study cannot be done, or the model cannot be traced by its shapes."""
+    scores. skip: as `fitting`. Errors: InputError where a study cannot be done, or the model cannot be traced by its
+    shapes."""
     first = sketch()
     plan, _ = kind.fitting_plan(first, plan, named=False)
     cells: set[Cell[Any]] = set()
     further: dict[int, tuple[Any, int]] = {}  # of measures that several studies take of the same edits once
-    at_least = False
+    partly = dict[str, None]()
     # A store that nobody keeps: what a study computes of a model without numbers is nothing to be kept.
     with tempfile.TemporaryDirectory() as place, Store(Path(place)) as store:
         inputs = kind.sketched(first, plan, store)
         inputs.draw_scores()
-        for study in (info.study() for info in GROUPS[kind.group] if info.id in names):
-            study.check(inputs)
+        left, skipped = possible(inputs, [info for info in GROUPS[kind.group] if info.id in names], skip=skip)
+        for info in left:
             try:
-                found = study.expected(inputs, Results())
-                at_least |= found.more
+                found = info.study().expected(inputs, Results())
+                partly |= dict.fromkeys([info.id] * found.more)
                 for measure, edits in found.edits:
                     further[id(measure)] = measure, max(edits, further.get(id(measure), (measure, 0))[1])
                 cells.update(cell.base or cell for cell in found.cells)
-            except InputError:
-                raise
+            except InputError as error:
+                if not skip:
+                    raise
+                skipped[info.id] = str(error)
             except (RuntimeError, TypeError, AttributeError, ValueError, LookupError):
-                at_least = True  # it asks for scores of other texts, which needs numbers, or for earlier results
+                partly[info.id] = None  # it asks for scores of other texts, which needs numbers, or for earlier results
     alike: dict[str, list[Cell[Any]]] = {}
     for cell in cells:
         alike.setdefault(cell.measure_key, []).append(cell)
     counted = [*((some[0].measure, len(some)) for some in alike.values()), *further.values()]
     scores = AuditPlan(scoring=kind.scores_of(plan), sweep_rates=())
     work = estimate(sketch(), scores, RefusalPlan(), (SCORE, SWEEP), cells=counted)
-    return Forecast(len(cells), max((edits for _, edits in further.values()), default=0), at_least, work)
+    return Forecast(len(cells), max((edits for _, edits in further.values()), default=0), tuple(partly), skipped, work)
 
 
 def at_pace(study: Study[Any], inputs: StudyInputs, runner: LocalRunner) -> tuple[Count, Count]:

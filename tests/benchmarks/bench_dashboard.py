@@ -147,6 +147,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("pages", metavar="PAGE", nargs="*", help=f"of {', '.join(LOADS)} (default: all)")
     args = parser.parse_args()
+    if unknown := [name for name in args.pages if name not in LOADS]:
+        parser.error(f"no page {unknown[0]!r}; of {', '.join(LOADS)}")
     console = Console(soft_wrap=True, highlight=False)
     wanted = args.pages or LOADS
     with sync_playwright() as playwright:

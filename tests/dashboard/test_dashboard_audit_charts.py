@@ -32,16 +32,15 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("diverging", [False, True])
-def test_numbers_can_be_read_on_every_cell(diverging):
+@pytest.mark.parametrize("scale", [matrix.SEQUENTIAL, matrix.DIVERGING, matrix.GREY_TO_TEAL])
+def test_numbers_can_be_read_on_every_cell(scale):
     from plotly.colors import sample_colorscale
 
     values = [count / 50 for count in range(51)]
     figure = matrix.matrix(
         [values], [str(value) for value in values], ["row"], heading="", text=matrix.number,
-        hover=[[""] * 51], span=(0.0, 1.0), diverging=diverging,
+        hover=[[""] * 51], span=(0.0, 1.0), scale=scale,
     )  # fmt: skip
-    scale = matrix.DIVERGING if diverging else matrix.SEQUENTIAL
     for note in figure.layout.annotations:
         (behind,) = sample_colorscale(scale, [values[int(note.x)]])
         light, dark = sorted((luminance(note.font.color), luminance(behind)), reverse=True)

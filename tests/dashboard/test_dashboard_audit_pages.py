@@ -220,7 +220,8 @@ def test_agreement_shows_overlaps_that_were_counted_by_hand():
     named = [
         (a, b) for a, b in pairs() if "random" not in (a, b) and not ("consensus2" in (a, b) and {a, b} & {"lrp", "ig"})
     ]
-    assert len(numbers) == len(labels) == len(named) == len(found) / 2
+    assert list(numbers.values()).count("–") == len(pairs()) - len(named) - 4  # of the consensus and its parts
+    assert len(numbers) - 2 == len(labels) == len(named) == len(found) / 2
     most, random = {}, 0.1 + 0.2 / 10  # as it is expected of every pair of the run
     for a, b in named:
         label = next(one for one in labels if set(one.split(" · ")) == {palette.title(a), palette.title(b)})
@@ -236,7 +237,7 @@ def test_agreement_shows_overlaps_that_were_counted_by_hand():
     assert [most[label] for label in labels] == sorted(most.values(), reverse=True)
     below = " ".join(block.proto.body for block in app.get("html"))
     assert ("without colour: at most 1.5×" in below) == (min(most.values()) <= 1.5)
-    assert "left out: Random, Consensus-2 with LRP and IG" in below
+    assert "left out (–): Random, Consensus-2 with LRP and IG" in below
 
 
 @pytest.mark.usefixtures("full")
@@ -254,7 +255,7 @@ def test_overlaps_of_one_sublayer_of_random_rows_and_of_nothing():
     assert "the larger of" not in figure.layout.title.text
     assert "colour" not in figure.layout.title.text
     with_random = agreement.overlaps({"Attention": mlp[1:], "MLP": mlp[1:]}, "")  # where all pairs hold it
-    assert sorted(note.text for note in with_random.layout.annotations) == ["1.1×", "1.2×"]
+    assert sorted(note.text for note in with_random.layout.annotations) == ["1.1×", "1.2×", "–"]
     printed = mlp.with_columns(expected_random=pl.lit(None, pl.Float64))
     assert [note.text for note in agreement.overlaps({"MLP": printed}, "").layout.annotations] == ["0.30"]
     nothing = {"Attention": mlp.clear(), "MLP": mlp.clear()}

@@ -28,29 +28,31 @@ def test_overlaps_of_pairs_in_both_sublayers():
         pair = frozenset((row["selector_a"], row["selector_b"]))
         times.setdefault(pair, []).append(row["jaccard"] / row["expected_random"])
     best = max(times, key=lambda pair: max(times[pair]))
-    near = {pair for pair, found in times.items() if max(found) <= 1.5}
+    near = {pair for pair, found in times.items() if round(max(found), 1) <= 1.5}  # as it is shown
 
     def told(found=None):
         first, *rest = rows.overlaps(found or tables, "Lowest 30%").split("; ")
-        return set(first.removeprefix("Lowest 30%: ").removesuffix(" overlap most").split(" and ")), rest
+        names, much = first.removeprefix("Lowest 30%: ").removesuffix(")").split(" overlap most (")
+        return set(names.split(" and ")), much, rest
 
     def hardly(count):
-        return [f"{count} of {len(times)} pairs at most 1.5 times as much as random rows"] * bool(count)
+        return [f"{count} of {len(times)} pairs hardly more than random rows"] * bool(count)
 
-    assert told() == (set(map(title, best)), hardly(len(near)))
+    assert told() == (set(map(title, best)), f"{max(times[best]):.1f}× random rows", hardly(len(near)))
     pairs, by = rows.by_pair(tables)
     assert {frozenset(row[:2]) for row in pairs.filter("near").iter_rows()} == near
     assert by == "times"
     far = {name: table.with_columns(jaccard=2 * pl.col("expected_random")) for name, table in tables.items()}
-    assert told(far)[1] == []
+    assert told(far)[1:] == ("2.0× random rows", [])
     alike = {name: table.with_columns(jaccard=pl.col("expected_random")) for name, table in tables.items()}
-    assert told(alike)[1] == hardly(len(times))
+    assert told(alike)[2] == hardly(len(times))
     alone = {"attention": tables["attention"].clear(), "mlp": alike["mlp"]}  # a model whose MLP alone was scored
-    assert told(alone)[1] == hardly(len(times))
+    assert told(alone)[2] == hardly(len(times))
     printed = {name: table.with_columns(expected_random=pl.lit(None, pl.Float64)) for name, table in tables.items()}
     shares = {pair: max(row["jaccard"] for row in lines if {row["selector_a"], row["selector_b"]} == pair)
               for pair in times}  # fmt: skip
-    assert told(printed) == (set(map(title, max(shares, key=shares.__getitem__))), [])
+    most = max(shares, key=shares.__getitem__)
+    assert told(printed) == (set(map(title, most)), f"{shares[most]:.2f}", [])
     with_random = {"mlp": frame([row for row in both["mlp"] if "random" in (row["selector_a"], row["selector_b"])])}
     assert "Random" in told(with_random)[0]
     assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
@@ -161,7 +163,8 @@ def test_cells_stand_under_the_names_of_their_sublayers_beside_a_bar():
         [{"block": 0, "projection": p, "sublayer": s, "rows": 8, "removed": n, "value": n / 8, "apart": 1.0}
          for p, s, n in (("q_proj", "attention", 2), ("o_proj", "attention", 8), ("fc1", "mlp", 0))]
     )  # fmt: skip
-    for kind, ticks in (("share", None), ("score", ("0", "1")), ("difference", ("−1", "+1"))):
+    by_chance = ("0%: none", "41.67%:<br>chance", "100%: all")  # 10 of 24 rows
+    for kind, ticks in (("share", by_chance), ("score", ("0", "1")), ("difference", ("−1", "+1"))):
         drawn = matrix.cells(layers, [0], ["q_proj", "o_proj", "fc1"], heading="a", below="b", kind=kind)
         assert [(line.label.text, round(line.x0), round(line.x1)) for line in drawn.layout.shapes] == [
             ("Attention", 0, 1), ("MLP", 2, 2)
@@ -172,6 +175,8 @@ def test_cells_stand_under_the_names_of_their_sublayers_beside_a_bar():
         ]
         assert drawn.data[0].showscale
         assert drawn.data[0].colorbar.ticktext == ticks
+        if kind == "share":  # as far from chance as from the end
+            assert list(drawn.data[0].z[0]) == pytest.approx([0.25 * 24 / 10 - 1, 1, -1])
         assert ("2 removed (25.0%)" in drawn.data[0].customdata[0][0]) == (kind == "share")
 
 

@@ -377,11 +377,17 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     assert main([*given, *settings, "--corpus", "demo", "--eval-corpus", "demo"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert whole["analyses"] == list(PRESETS["quick"].analyses)
-    assert whole["at_least"]  # budgets are searched for
+    assert (whole["partly"], whole["skipped"]) == (["budget", "specific", "verdict"], {})
     scored, swept = ([[one for one in of["work"] if one["stage"] == stage] for of in (quick, whole)]
                      for stage in ("score", "sweep"))  # fmt: skip
     assert scored[0] == scored[1]
-    assert sum(one["flops"] for one in swept[1]) > sum(one["flops"] for one in swept[0])  # of `specific`, too
+    assert sum(one["flops"] for one in swept[1]) > sum(one["flops"] for one in swept[0])  # both orders, for one
+    assert main([*given, *settings, "--corpus", "demo", "--eval-corpus", "demo", "--selectors", "wanda"]) == 0
+    without = json.loads(capsys.readouterr().out)  # `analyze` leaves out what it cannot do as well
+    assert list(without["skipped"]) == ["verdict"]
+    assert "random" in without["skipped"]["verdict"]
+    assert main([*given, "--preset", "quik"]) == 2
+    assert "did you mean 'quick'" in capsys.readouterr().err
     assert main([*given, *settings[:2], "--corpus", str(tmp_path / "none.txt")]) == 2
     assert "none.txt" in capsys.readouterr().err
     assert main([*given, "swep", *small]) == 2

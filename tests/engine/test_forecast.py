@@ -45,7 +45,7 @@ def test_as_many_cells_as_are_computed(
     alike = len(asked) - len({cell.key for cell in grid.values()})  # where rankings give one mask, as of a single row
     controls = 0.1 * found.cells if "controls" in names else 0  # masks of controls may be the same rows
     assert alike <= found.cells - len(seen) <= alike + controls
-    assert not found.at_least
+    assert not found.partly
 
 
 @pytest.mark.long
@@ -59,7 +59,7 @@ def test_flops_grow_by_the_cells(folder: Path, tiny_text: Path, tmp_path: Path) 
     one_cell = estimate(sketch(), replace(plan, sweep_rates=(0.0,)), RefusalPlan(), (SWEEP,)).flops
     assert [found.flops(SWEEP) for found in (some, more)] == [one_cell * found.cells for found in (some, more)]
     assert some.of.flops == scores.of.flops + some.flops(SWEEP)
-    assert (more.at_least, forecast(("dangerous",)).at_least) == (False, True)  # draws only where a group is
+    assert (more.partly, forecast(("dangerous",)).partly) == ((), ("dangerous",))  # draws only where a group is
 
 
 def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_p
             load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING, stability_sizes=(2, 4)
         ).plan
     found = from_shapes(AuditInputs, partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
-    assert (found.cells, found.at_least) == (0, True)
+    assert (found.cells, found.partly) == (0, ("stability",))
 
 
 def test_what_cannot_be_done_is_an_error(folder: Path, tiny_text: Path, tmp_path: Path) -> None:

@@ -16,28 +16,30 @@ End = tuple[str, str]  # a pair, what it has
 def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
     """Of one rate: whose masks overlap most, and how many pairs' hardly more than random rows (`by_pair`).
     sublayers: selector_a, selector_b, jaccard, expected_random, by name; when: which rows."""
-    pairs, _ = by_pair(sublayers)
+    pairs, by = by_pair(sublayers)
     if pairs.is_empty():
         return f"{when}: no overlap is known"
-    told, near = f"{when}: {_pair(pairs.row(0, named=True))} overlap most", pairs["near"].sum()
-    return told + f"; {near} of {pairs.height} pairs at most {HARDLY:g} times as much as random rows" * bool(near)
+    most, near = pairs.row(0, named=True), pairs["near"].sum()
+    much = f"{most['value']:.1f}× random rows" if by == "times" else matrix.number(most["value"])
+    others = f"; {near} of {pairs.height} pairs hardly more than random rows" * bool(near)
+    return f"{when}: {_pair(most)} overlap most ({much}){others}"
 
 
 def beside_random(jaccard: pl.DataFrame, every: bool = False) -> pl.DataFrame:
-    """The pairs that are named, or every one. `times`: their Jaccard ÷ that expected of as many random rows of the
-    sublayer; null where that is not known."""
-    known, expected = jaccard.drop_nulls("jaccard"), pl.col("expected_random")
-    times = pl.when(expected > 0).then(pl.col("jaccard") / expected)
-    return (known if every else counted(known)).with_columns(times=times)
+    """The pairs that are named, or every one, with rows in both masks. `times`: their Jaccard ÷ that expected of as
+    many random rows of the sublayer; null where that is not known."""
+    expected = pl.col("expected_random")
+    known = jaccard.drop_nulls("jaccard").filter(expected.is_null() | (expected > 0))
+    return (known if every else counted(known)).with_columns(times=pl.col("jaccard") / expected)
 
 
 def by_pair(sublayers: Mapping[str, pl.DataFrame]) -> tuple[pl.DataFrame, str]:
-    """The pairs that are named, those that overlap most first. value: the largest of their sublayers' `times`, or
-    Jaccard where `times` is not known of all; near: is it at most `HARDLY` times. With the column that value is of."""
+    """The pairs that are named, those that overlap most first; with the column that `value` is of: the largest of their
+    sublayers' `times`, or Jaccard where `times` is not known of all. near: is it, as shown, at most `HARDLY` times?"""
     known = pl.concat(map(beside_random, sublayers.values()))
     by = "jaccard" if known["times"].null_count() else "times"
     pairs = known.group_by("selector_a", "selector_b", maintain_order=True).agg(value=pl.col(by).max())
-    near = (pl.col("value") <= HARDLY) & (by == "times")
+    near = (pl.col("value").round(1) <= HARDLY) & (by == "times")
     return pairs.with_columns(near=near).sort("value", descending=True, maintain_order=True), by
 
 

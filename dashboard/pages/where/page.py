@@ -35,20 +35,22 @@ def _agreement(source: Source) -> Drawn:
         source.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(rankings))
         return Drawn(rankings, notes=_NOTES)
     at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
-    tables = {title: at_rate.filter(sublayer=sublayer) for sublayer, title in SUBLAYER_TITLES.items()}
+    both = {title: at_rate.filter(sublayer=sublayer) for sublayer, title in SUBLAYER_TITLES.items()}
+    tables = {title: table for title, table in both.items() if table["jaccard"].count()} or both
     told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
     source.show(agreement.overlaps(tables, "Shared rows"), "jaccard", key="jaccard-cells", finding=told)
-    if findings.by_pair(tables)[0].height <= MOST_PAIRS:
-        figure = agreement.listed(tables, " and ".join(tables), "most alike first, by the larger of both")
+    if 0 < findings.by_pair(tables)[0].height <= MOST_PAIRS:
+        below = "most alike first" + ", by the larger of both" * (len(tables) > 1)
+        figure = agreement.listed(tables, " and ".join(tables), below)
         tools.show(figure, "jaccard-pairs", key="jaccard-pairs")
     return Drawn(overlaps, notes=_NOTES)
 
 
 AGREEMENT = Part(
     _agreement, ("jaccard", "spearman"),
-    "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either, divided by "
-    "what random masks of the same sizes give where that is known. Whole rankings are compared by Spearman's "
-    "correlation.",
+    "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either; cells show "
+    "it divided by what random masks of the same sizes give, where that is known. Whole rankings are compared by "
+    "Spearman's correlation.",
 )  # fmt: skip
 
 

@@ -133,6 +133,8 @@ class Specific(Study[AuditInputs]):
     (`looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
     `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order."""
 
+    searches = True
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
         for selector, order in _asked(audit):

@@ -18,7 +18,7 @@ from engine.stats.blocks import block_difference, with_documents
 from engine.stats.layer_matched import Candidate, judge_groups
 from engine.stats.uncertainty import LEVEL
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import AUDIT, Expected, Study, Tables, register_study
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _NAMES = ("consensus2", "lrp", "ig")
 
@@ -66,6 +66,8 @@ class Dangerous(Study[AuditInputs]):
     of all selectors (`engine.stats.layer_matched`). Groups within the limit are not compared and need no further cells;
     where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.limits`)."""
 
+    searches = True
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
         groups = list(_groups(audit))
@@ -75,9 +77,6 @@ class Dangerous(Study[AuditInputs]):
             for group in groups:
                 if _above(audit, group, known):
                     yield from _random_cells(audit, group)
-
-    def at_most(self, audit: AuditInputs, known: Results) -> Expected:
-        return Expected(self.cells(audit, known), more=True)  # draws beside groups above the limit
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         model, rate = audit.loaded.id, audit.plan.dangerous_rate

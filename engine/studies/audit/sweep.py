@@ -225,6 +225,8 @@ class BudgetSearch(Study[AuditInputs]):
     and order. A curve that returns below the limit later counts by its first crossing among what was measured. The
     interval is over blocks of evaluation text (`engine.stats.limits`). Beyond the paper."""
 
+    searches = True
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
         for ranking, order in product(audit.rankings, audit.plan.budget_orders):

@@ -135,6 +135,8 @@ class Verdicts(Study[AuditInputs]):
     written again, with the masks at the rates at which `specific` compares: who reads them has the verdict's intervals.
     """
 
+    searches = True
+
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
         check_compared(audit.plan.gap_rates, audit.plan.scoring.selectors, audit.plan.verdict.thresholds)
