@@ -334,9 +334,9 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
     figure, heights = go.Figure(), []
     legend: set[str] = set()
     for place, control in enumerate(names):
-        part = own.filter(pl.col("control") == control)
+        of_control = own.filter(pl.col("control") == control)
         beside = references(controls, control)
-        marks = [(control, part, True), *((name, frame, False) for name, frame in beside)]
+        marks = [(control, of_control, True), *((name, frame, False) for name, frame in beside)]
         marks = [mark for mark in marks if math.isfinite(_mean_height(mark[1]))]
         ends = [_mean_height(frame) for _, frame, _ in marks]
         heights += ends

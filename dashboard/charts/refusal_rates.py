@@ -147,9 +147,9 @@ def told(line: Row) -> str:
 
 def final(table: pl.DataFrame, domain: str) -> pl.DataFrame:
     """One row per way: its chosen setting on the final prompts, or that it has none."""
-    part = table.filter(domain=domain)
-    prompts = "heldout" if (part["prompts"] == "heldout").any() else "calibration"
-    return part.filter(pl.col("prompts") == prompts, pl.col("chosen") | pl.col("setting").is_null())
+    of_domain = table.filter(domain=domain)
+    prompts = "heldout" if (of_domain["prompts"] == "heldout").any() else "calibration"
+    return of_domain.filter(pl.col("prompts") == prompts, pl.col("chosen") | pl.col("setting").is_null())
 
 
 def way_title(row: Row) -> str:

@@ -168,7 +168,7 @@ def verdict_notes(transfer: pl.DataFrame | None, cell: Row) -> list[str]:
     """What the prompts that were answered twice say, and the judge's own errors: a line per set of prompts."""
     if transfer is None or "change" not in transfer.columns:
         return []
-    told = []
+    sentences = []
     for row in of_cell(transfer, cell).iter_rows(named=True):
         text = (
             f"{row['prompts']}, {'to refuse' if row['kind'] == 'malign' else 'to answer'}: {row['newly_refused']} of "
@@ -181,8 +181,8 @@ def verdict_notes(transfer: pl.DataFrame | None, cell: Row) -> list[str]:
                 f" Corrected for the judge's measured errors: {percent(*sides[0])} before, {percent(*sides[1])} after, "
                 "if it errs on these replies as it does on the labelled ones."
             )
-        told.append(text)
-    return told
+        sentences.append(text)
+    return sentences
 
 
 def of_cell(table: pl.DataFrame, cell: Row) -> pl.DataFrame:

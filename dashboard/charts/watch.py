@@ -54,9 +54,9 @@ def places(scores: npt.ArrayLike, order: str, steps: int) -> npt.NDArray[np.uint
     floor((k + 1/2) steps / N) for the row that goes as number k, from 0. After s whole steps, at the rate s / steps,
     exactly the rows with smaller places are gone: N times the rate of them, to the nearest row, as masks have."""
     ranked = removal_order(scores, order)
-    found = np.empty(ranked.size, dtype=np.uint16)
-    found[ranked] = (2 * np.arange(ranked.size, dtype=np.int64) + 1) * steps // (2 * max(1, ranked.size))
-    return found
+    steps_gone = np.empty(ranked.size, dtype=np.uint16)
+    steps_gone[ranked] = (2 * np.arange(ranked.size, dtype=np.int64) + 1) * steps // (2 * max(1, ranked.size))
+    return steps_gone
 
 
 def encoded(scores: npt.ArrayLike, order: str, steps: int) -> str:

@@ -138,13 +138,13 @@ def spared(model: str) -> Edit | None:
     """The largest share of rows, least relevant first, that a shipped model is recorded to speak without."""
     effects = _kept(model)["effects"] if model in FILES else {}
     known = {name: one["nats"] for name, one in effects.items() if one.get("nats") and not one["why"]}
-    found = [
+    spared_edits = [
         (edit.rate, before - after, edit)
         for edit in (offered(model) if known else ()) if edit.order == "lerf" and edit.selector != BASELINE
         for before, after in [known.get(name_of(edit), (0.0, math.inf))]
         if after <= before + math.log(BROKEN)
     ]  # fmt: skip
-    return max(found, key=lambda line: line[:2])[-1] if found else None
+    return max(spared_edits, key=lambda line: line[:2])[-1] if spared_edits else None
 
 
 def is_known(found: Record, edit: Edit, model: str = shipped.DEMO) -> bool:

@@ -123,13 +123,13 @@ def _cell(value: Any) -> str:
 
 def optional(*parts: Callable[[], Iterable[Block]]) -> list[Block]:
     """The blocks of these parts; one whose table cannot be read becomes the line that says so."""
-    made: list[Block] = []
+    blocks: list[Block] = []
     for part in parts:
         try:
-            made += part()
+            blocks += part()
         except InputError as error:
-            made.append(Block("text", str(error)))
-    return made
+            blocks.append(Block("text", str(error)))
+    return blocks
 
 
 def script(name: str, body: str) -> bytes:

@@ -268,8 +268,8 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
     for passage in documents.passages():
         if passage.document in documents.FILES:
             heading = EVERY if passage.name in documents.helps() else passage.name
-            place = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
-            found.append([place, passage.document, passage.name, passage.text])
+            address = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
+            found.append([address, passage.document, passage.name, passage.text])
     return found
 
 

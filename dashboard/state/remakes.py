@@ -98,8 +98,8 @@ def _words(stem: str, model_id: str) -> list[str]:
 
 def _specs(manifest: dict[str, Any], *needed: str) -> list[dict[str, Any]]:
     """The records of the folder's files that have these entries."""
-    found = [entry.get("spec") or {} for entry in manifest["files"].values() if isinstance(entry, dict)]
-    return [spec for spec in found if isinstance(spec, dict) and all(name in spec for name in needed)]
+    specs = [entry.get("spec") or {} for entry in manifest["files"].values() if isinstance(entry, dict)]
+    return [spec for spec in specs if isinstance(spec, dict) and all(name in spec for name in needed)]
 
 
 def _audit(

@@ -219,10 +219,10 @@ def learn_titles(entry: dict[str, Any]) -> None:
 
 def read_published(stem: str) -> Table:
     """The table of all models of the paper, one after the other. `InputError` where the paper has none."""
-    found = [read_table(folder, stem) for folder in paper_folders(stem)]
-    if not found:
+    tables = [read_table(folder, stem) for folder in paper_folders(stem)]
+    if not tables:
         raise InputError(f"the paper printed no table for {stem}; choose measured results as the source")
-    return Table(pl.concat([table.frame for table in found]), found[0].provenance)
+    return Table(pl.concat([table.frame for table in tables]), tables[0].provenance)
 
 
 @while_unchanged(64, lambda folder: _files_of(folder, SWEEP))

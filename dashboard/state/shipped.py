@@ -104,8 +104,8 @@ def weights_hash_of(model: str) -> str | None:
 def _weights_hash(folder: Path) -> str | None:
     if not (folder / "manifest.json").is_file():
         return None
-    found = read_manifest(folder).get("model", {}).get("weights_hash")
-    return str(found) if found else None
+    weights_hash = read_manifest(folder).get("model", {}).get("weights_hash")
+    return str(weights_hash) if weights_hash else None
 
 
 @dataclass(frozen=True)

@@ -220,9 +220,9 @@ def tokens_of(
     """The text's tokens, under `stream` with what the tokenizer adds, and where in it each begins if that is wanted."""
     # verbose=False: a text longer than the model's context is what windows are cut from, not a mistake.
     more = {"return_offsets_mapping": True} if with_places else {}
-    found = tokenizer(text, add_special_tokens=window_start == "stream", verbose=False, **more)
-    places = [start for start, _ in found["offset_mapping"]] if with_places else []
-    return cast("list[int]", found["input_ids"]), places
+    tokenized = tokenizer(text, add_special_tokens=window_start == "stream", verbose=False, **more)
+    places = [start for start, _ in tokenized["offset_mapping"]] if with_places else []
+    return cast("list[int]", tokenized["input_ids"]), places
 
 
 def _first_tokens(

@@ -169,12 +169,12 @@ def template_marks(tokenizer: PreTrainedTokenizerBase) -> tuple[Marks, ...]:
     """Marks of other forms that the chat template takes a thinking part away by: of each text at which it splits a
     reply, and which is a special token or looks like one, with the opening mark that it writes too."""
     template = str(tokenizer.chat_template or "")
-    found = []
+    marks = []
     for closing in dict.fromkeys(one[2] for one in _SPLIT.finditer(template)):
         opening = closing.replace("/", "", 1) if "/" in closing else re.sub(r"(?i)end", _begin, closing, count=1)
         if opening != closing and opening in template and re.match(r"[<\[◁]", closing) and not _MARK.fullmatch(closing):
-            found.append((opening, closing))
-    return tuple(found)
+            marks.append((opening, closing))
+    return tuple(marks)
 
 
 def _begin(end: re.Match[str]) -> str:

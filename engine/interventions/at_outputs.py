@@ -216,17 +216,17 @@ def _added_to_blocks(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[
     for block in sorted({block for edit in steerings.values() for block in edit.vectors}):
         if not 0 <= block < len(blocks):
             raise InputError(f"steering names block {block}, but this model has {len(blocks)} blocks, from 0")
-        there = {number: edit for number, edit in steerings.items() if block in edit.vectors}
-        width = {edit.vectors[block].size for edit in there.values()}
+        in_block = {number: edit for number, edit in steerings.items() if block in edit.vectors}
+        width = {edit.vectors[block].size for edit in in_block.values()}
         expected = int(loaded.model.config.get_text_config().hidden_size)
         if width != {expected}:
             raise InputError(
                 f"vectors for block {block} have {sorted(width)} numbers; this model's stream has {expected}"
             )
         vectors = torch.zeros(len(edits), expected)
-        for number, edit in there.items():
+        for number, edit in in_block.items():
             vectors[number] = edit.coefficient * torch.from_numpy(edit.vectors[block])
-        yield blocks[block], _Added(vectors, [number in there for number in range(len(edits))])
+        yield blocks[block], _Added(vectors, [number in in_block for number in range(len(edits))])
 
 
 def _parts_of_layers(

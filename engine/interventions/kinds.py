@@ -183,13 +183,13 @@ def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
     info = intervention_info(intervention_id)
     with _guard:
         known = _prepared.get(loaded.model, {}).get(intervention_id)
-    made = known or info.make()
-    if known is None and made.reads_text:
+    intervention = known or info.make()
+    if known is None and intervention.reads_text:
         raise InputError(
             f"the intervention {intervention_id!r} needs calibration text and has read none for this model; call "
             f"engine.interventions.kinds.prepare(loaded, {intervention_id!r}, windows) before"
         )
-    return made
+    return intervention
 
 
 def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:

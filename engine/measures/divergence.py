@@ -78,13 +78,13 @@ class Kl(Measure[Average]):
 
     def _sequences(self, loaded: LoadedModel, system: str) -> list[tuple[list[int], int]]:
         """Token ids of every prompt with its reply, and how many positions the reply has."""
-        found = []
+        sequences = []
         for prompt, reply in zip(self.prompts, self.replies, strict=True):
             ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=self.thinking)
             written = reply.removeprefix(opened(loaded.tokenizer, ids))
             said = list(loaded.tokenizer(written, add_special_tokens=False)["input_ids"])
-            found.append(([*ids, *said], len(said) + 1))
-        return found
+            sequences.append(([*ids, *said], len(said) + 1))
+        return sequences
 
 
 def token_kl(before: Tensor, after: Tensor) -> Tensor:

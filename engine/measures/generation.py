@@ -195,12 +195,12 @@ class _Decoder:
 
     def keep_sequences(self, active: list[int]) -> None:
         """Go on with these sequences of the batch only; a CPU index suits a cache on several devices."""
-        kept = torch.tensor(active)
+        active_rows = torch.tensor(active)
         if self.cache is not None:
-            self.cache.batch_select_indices(kept)
-        self.input_ids = self.input_ids[kept]
-        self.position_ids = self.position_ids[kept]
-        self.attention_mask = self.attention_mask[kept]
+            self.cache.batch_select_indices(active_rows)
+        self.input_ids = self.input_ids[active_rows]
+        self.position_ids = self.position_ids[active_rows]
+        self.attention_mask = self.attention_mask[active_rows]
         self.which = [self.which[row] for row in active]
         self.numbers = [self.numbers[row] for row in active] if self.numbers else []
 

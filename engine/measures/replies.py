@@ -88,7 +88,7 @@ class Replies(Measure[list[Written]]):
         return [*kept_marks(loaded.tokenizer).values(), *([begun] if begun else [])]
 
     def _written(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[list[Written]]:
-        found = generate_under(
+        generated = generate_under(
             loaded, edits, self.prompts, self.max_new_tokens, self.batch_size, sampling=self.sampling, **self._how
         )
-        return [[Written(reply.text, reply.finished) for reply in replies] for replies in found]
+        return [[Written(reply.text, reply.finished) for reply in replies] for replies in generated]

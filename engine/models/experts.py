@@ -160,8 +160,8 @@ def _said(module: Any, expert: Any, states: Tensor, tokens: Tensor) -> Tensor:
         # The family's own gate takes them as its tensor has them.
         both = torch.cat([gate, up], -1) if module.is_concatenated else torch.stack([gate, up], -1).flatten(-2)
         inner = module._apply_gate(both)
-    said = expert.down_proj(inner, tokens)
-    return module.post_expert_norm(said) if getattr(module, "has_post_expert_norm", False) else said
+    output = expert.down_proj(inner, tokens)
+    return module.post_expert_norm(output) if getattr(module, "has_post_expert_norm", False) else output
 
 
 class TransposedLinear(nn.Linear):

@@ -162,13 +162,13 @@ def check_folder(folder: Path, model: Json) -> None:
 
 def check_same_model(folder: Path, manifest: Json, model: Json) -> None:
     """An `InputError` if the folder's manifest names other weights or another dtype than `model`."""
-    there = manifest.get("model")
-    if not there:
+    stored_model = manifest.get("model")
+    if not stored_model:
         return
     for field in ("weights_hash", "dtype"):
-        if there.get(field) != model.get(field):
+        if stored_model.get(field) != model.get(field):
             raise InputError(
-                f"{folder} holds results of {there.get('id')} ({field} {str(there.get(field))[:12]}), "
+                f"{folder} holds results of {stored_model.get('id')} ({field} {str(stored_model.get(field))[:12]}), "
                 f"got {model.get('id')} ({str(model.get(field))[:12]}); give another folder with --out"
             )
 

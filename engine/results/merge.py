@@ -153,15 +153,15 @@ def _copy(path: Path, source: Path, target: Path) -> None:
 
 def _in_turns(folder: Path, chosen: set[str]) -> Iterator[list[tuple[str, bytes]]]:
     """The chosen cells of a store, so many at once; what has changed since it was checked is left for the next time."""
-    some: list[tuple[str, bytes]] = []
+    batch: list[tuple[str, bytes]] = []
     for key, content, told in _cells(folder) if chosen else ():
         if key in chosen and content is not None and told == checksum(key, content):
-            some.append((key, content))
-        if len(some) == _AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
+            batch.append((key, content))
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _cells(folder: Path) -> Iterator[tuple[str, bytes | None, str]]:

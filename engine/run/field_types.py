@@ -206,11 +206,11 @@ class Names:
     def __call__(self, text: str, called: str) -> Any:  # tuple[str, ...], str if single, None for none
         if self.none and text.strip() == self.none:
             return None
-        found = (text,) if self.single else tuple(dict.fromkeys(parts(text)))
-        if not found:
+        names = (text,) if self.single else tuple(dict.fromkeys(parts(text)))
+        if not names:
             raise InputError(f"no {self.kind} given; available: {', '.join(sorted(self.available()))}")
-        self.check(found)
-        return text if self.single else found
+        self.check(names)
+        return text if self.single else names
 
     def check(self, names: Iterable[str]) -> None:
         """Errors: InputError with the nearest name."""

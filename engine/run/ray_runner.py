@@ -164,12 +164,12 @@ class Pool:
         on_cards = source.device == "cuda"
         what = "GPU" if on_cards else "CPU"
         machines = [one["Resources"] for one in ray.nodes() if one["Alive"] and one["Resources"].get(what)]
-        there = int(sum(one[what] for one in machines))
-        if not there:
+        in_all = int(sum(one[what] for one in machines))
+        if not in_all:
             raise InputError(f"the Ray cluster has no {what}, and the model is on {source.device}; see --device")
-        count = workers or (there if on_cards else len(machines))
-        if count > there:
-            raise InputError(f"{count} workers need a {what} each, and the Ray cluster has {there}; lower --workers")
+        count = workers or (in_all if on_cards else len(machines))
+        if count > in_all:
+            raise InputError(f"{count} workers need a {what} each, and the Ray cluster has {in_all}; lower --workers")
         of_each = -(-count // len(machines))  # on one machine
         cores = 1 if on_cards else max(1, int(min(one["CPU"] for one in machines)) // of_each)
         options = {"num_cpus": cores, "num_gpus": int(on_cards), "max_restarts": -1, "max_task_retries": TRIES - 1}

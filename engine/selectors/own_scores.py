@@ -140,14 +140,14 @@ class ScoreFile:
     def _check_names(self, names: set[str]) -> None:
         missing = sorted(names - self._named.keys(), key=_by_number)
         surplus = sorted(self._named.keys() - names, key=_by_number)
-        said = []
+        wrong = []
         if missing:
-            said.append(f"has no scores of {len(missing):,} of the model's {len(names):,} Linears ({missing[0]}, …)")
+            wrong.append(f"has no scores of {len(missing):,} of the model's {len(names):,} Linears ({missing[0]}, …)")
         if surplus:
-            said.append(f"holds {len(surplus):,} tensors that are none of them ({surplus[0][:80]!r}, …)")
-        if said:
+            wrong.append(f"holds {len(surplus):,} tensors that are none of them ({surplus[0][:80]!r}, …)")
+        if wrong:
             raise InputError(
-                f"{self.name} {' and '.join(said)}; give one tensor [rows] under the name of each Linear of a decoder "
+                f"{self.name} {' and '.join(wrong)}; give one tensor [rows] under the name of each Linear of a decoder "
                 "block, and no other: embeddings and the head have no rows here"
             )
 

@@ -124,8 +124,8 @@ def percentile_ranks(values: npt.ArrayLike, rows: RowIndex) -> npt.NDArray[np.fl
         )
     ranks = np.empty(rows.n_rows)
     for layer in rows.layers:
-        part = slice(layer.start, layer.start + layer.rows)
-        _, group, counts = np.unique(scores[part], return_inverse=True, return_counts=True)
+        of_layer = slice(layer.start, layer.start + layer.rows)
+        _, group, counts = np.unique(scores[of_layer], return_inverse=True, return_counts=True)
         mean_rank = np.cumsum(counts) - (counts + 1) / 2  # of each group of equal values, from 0
-        ranks[part] = mean_rank[group] / (layer.rows - 1) if layer.rows > 1 else 0.5
+        ranks[of_layer] = mean_rank[group] / (layer.rows - 1) if layer.rows > 1 else 0.5
     return ranks

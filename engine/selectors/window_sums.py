@@ -100,12 +100,12 @@ class WindowSums:
 
     def flat(self) -> Tensor:
         """[ends, sum of d_in + 3 N + 2 layers]"""
-        found = []
+        flattened = []
         for sums, counts in zip(self._sums, self._counts, strict=True):
             inputs, mean_abs, total, spread = map(on_cpu, zip(*sums, strict=True))
             squared_means = total.square() / counted(counts[1], self._sizes)
-            found.append(torch.cat([inputs, mean_abs, total, spread + squared_means, counts.flatten()]))
-        return torch.stack(found)
+            flattened.append(torch.cat([inputs, mean_abs, total, spread + squared_means, counts.flatten()]))
+        return torch.stack(flattened)
 
 
 def split_statistics(loaded: LoadedModel, sums: Tensor) -> ActivationStatistics:

@@ -107,11 +107,11 @@ def chosen(folder: Path, only: Sequence[str]) -> list[Recorded]:
 
 def check_model(folder: Path, loaded: LoadedModel) -> None:
     """Errors: InputError where the folder's results are of other weights, settings, tokenizer or dtype."""
-    there = read_manifest(folder).get("model") or {}
+    stored = read_manifest(folder).get("model") or {}
     for name in _IDENTITY:
-        if there.get(name) != getattr(loaded, name):
+        if stored.get(name) != getattr(loaded, name):
             raise InputError(
-                f"{folder} holds results of {there.get('id')} ({name} {str(there.get(name))[:12]}), got {loaded.id} "
+                f"{folder} holds results of {stored.get('id')} ({name} {str(stored.get(name))[:12]}), got {loaded.id} "
                 f"({str(getattr(loaded, name))[:12]}): another model's numbers say nothing about these; give the model "
                 "that made them with --model and --revision"
             )

@@ -81,7 +81,7 @@ def same_numbers(
     pairs = _pairs(stored, again, keys)
     both = pairs.drop_nulls()
     old, new = stored[both[_STORED].to_list()], again[both[_AGAIN].to_list()]
-    found: list[Difference] = []
+    differences: list[Difference] = []
     furthest, values = 0.0, 0
     for column in stored.columns:
         if column in keys or column in lost_columns:
@@ -96,8 +96,8 @@ def same_numbers(
             furthest = max(furthest, float(distance.max()))
         for place in np.flatnonzero(distance > tolerance).tolist():
             line = ", ".join(f"{key}={_word(old[key][place])}" for key in keys) or f"line {place + 1}"
-            found.append(Difference(column, line, old[column][place], new[column][place], float(distance[place])))
-    ordered = tuple(sorted(found, key=lambda one: -one.apart))
+            differences.append(Difference(column, line, old[column][place], new[column][place], float(distance[place])))
+    ordered = tuple(sorted(differences, key=lambda one: -one.apart))
     lost, gained = (pairs[side].null_count() for side in (_AGAIN, _STORED))
     return Held(name, both.height, values, furthest, ordered, lost, gained, lost_columns)
 

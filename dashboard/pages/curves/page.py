@@ -194,7 +194,7 @@ def _key_of(order: str) -> str:
 
 def _clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
     """The points of these figures, by order, that were clicked before this run."""
-    found = []
+    points = []
     for order, figure in figures.items():
         for point in tools.clicked(_key_of(order))[-1:]:
             number, place = point.get("curve_number"), point.get("point_index")
@@ -202,8 +202,8 @@ def _clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
                 continue
             trace = figure.data[number]
             if trace.legendgroup and trace.x is not None and 0 <= place < len(trace.x):
-                found.append(Point(trace.legendgroup, order, float(trace.x[place])))
-    return found
+                points.append(Point(trace.legendgroup, order, float(trace.x[place])))
+    return points
 
 
 def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None:

@@ -289,10 +289,10 @@ def settle_row(weights: npt.NDArray[np.float32], row: int) -> Settled:
 
 def nll_at(points: pl.DataFrame, order: str, rate: float) -> float:
     """NLL of one selector's curve (`series.points`) at a rate; `InputError` where it was not measured."""
-    found = points.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)["nll"]
-    if found.is_empty() or found[0] is None or not math.isfinite(found[0]):
+    nlls = points.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)["nll"]
+    if nlls.is_empty() or nlls[0] is None or not math.isfinite(nlls[0]):
         raise InputError(f"the sweep has no value at rate {rate:g}; run `selector-audit sweep demo` with that rate")
-    return float(found[0])
+    return float(nlls[0])
 
 
 def settle_zero(random_points: pl.DataFrame, unmasked_nll: float) -> Settled:

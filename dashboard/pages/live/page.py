@@ -288,9 +288,9 @@ def _history() -> None:
 def _reopen(labels: list[str]) -> None:
     chosen = st.session_state.get("reopen")
     if chosen in labels:
-        one = _tries()[labels.index(chosen)]
-        st.session_state[SHOWN] = one
-        settings.restore(one.request)
+        reopened = _tries()[labels.index(chosen)]
+        st.session_state[SHOWN] = reopened
+        settings.restore(reopened.request)
 
 
 def _tries() -> list[Try]:

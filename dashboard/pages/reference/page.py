@@ -202,8 +202,8 @@ def _open_table(name: str) -> None:
         st.session_state["table"] = name
         return
     points = published.points(published.KINDS, published.SEVERITIES)
-    place = points["id"].to_list().index(name)
-    st.session_state["points_shown"] = _span(place - place % POINTS_AT_ONCE, points)
+    row_number = points["id"].to_list().index(name)
+    st.session_state["points_shown"] = _span(row_number - row_number % POINTS_AT_ONCE, points)
 
 
 def _statement(point: dict[str, str]) -> None:

@@ -133,17 +133,17 @@ def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | Non
         masks, lam, domain = table.filter(pl.col("k") > 0), cell["lambda"], cell["domain"]
         if cell["selector"] == "random":  # which has no λ
             lam = next(iter(sorted(set(masks.filter(pl.col("selector") != "random")["lambda"]))), 0.0)
-        part = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
+        at_lambda = masks.filter(((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random"))
         dense = table.filter(pl.col("k") == 0)["nll"].mean()
         figure = lines.lines(
-            part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
+            at_lambda, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
             heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
             hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
             f"NLL {row['nll']:.4f} nats per token",
             reference=(float(dense), "unedited") if isinstance(dense, float) else None,
         )  # fmt: skip
         below = f"{domain}, λ = {lam:g}; random has no λ"
-        tools.show(figure, "perplexity-k", finding=refusal_findings.cost(part), below=below)
+        tools.show(figure, "perplexity-k", finding=refusal_findings.cost(at_lambda), below=below)
 
 
 def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:

@@ -121,5 +121,5 @@ def verdict(one: Compared) -> str:
     each = ", ".join(formats.perplexity(nll) for nll in one.random)
     sides = {(one.edited > nll) - (one.edited < nll) for nll in one.random}
     words: dict[tuple[int, ...], str] = {(1,): "higher than without any of", (-1,): "lower than without any of"}
-    place = words.get(tuple(sides), "not on one side of")
-    return f"Perplexity without these rows is {place} the {len(one.random)} random draws ({each})."
+    comparison = words.get(tuple(sides), "not on one side of")
+    return f"Perplexity without these rows is {comparison} the {len(one.random)} random draws ({each})."

@@ -82,9 +82,9 @@ def say_unjudged(results: Results) -> None:
     """How many replies behind the rates the judge could not judge."""
     from engine.judges.refusals import Refused
 
-    found = results.of(Refused)
-    unjudged, replies = sum(one.unjudged for one in found), sum(len(one.refused) for one in found)
-    thinking = [one.still_thinking for one in found]
+    refused = results.of(Refused)
+    unjudged, replies = sum(one.unjudged for one in refused), sum(len(one.refused) for one in refused)
+    thinking = [one.still_thinking for one in refused]
     if any(thinking):
         some = "at least " if None in thinking else ""
         common.err.print(

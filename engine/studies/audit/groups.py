@@ -94,14 +94,14 @@ class Dangerous(Study[AuditInputs]):
         both = [one is not None and not min(one.harm, fmean(one.draws)) <= destroyed for one in candidates]
         judged = judge_groups([None if b else one for one, b in zip(candidates, both, strict=True)], limit)
         for group, one, saturated, (p, p_holm) in zip(groups, candidates, both, judged, strict=True):
-            found = results[audit.nll(audit.edit(group.rows))]
-            place = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, found.nats_per_token)
+            result = results[audit.nll(audit.edit(group.rows))]
+            place = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, result.nats_per_token)
             above = _above(audit, group, results)
             compared: tuple[object, ...] = (None, None, None)
             if one is not None:
                 nlls = [harm + dense.nats_per_token for harm in one.draws]
                 compared = (fmean(nlls), stdev(nlls), max(nlls))
-            error, _ = block_difference(found, dense)
+            error, _ = block_difference(result, dense)
             confirmed = p_holm is not None and p_holm <= LEVEL
             drawn = 0 if one is None else len(one.draws)
             lines.append(

@@ -176,9 +176,9 @@ def _place(model: str, point: Point) -> tuple[object, ...]:
 
 
 def _line(model: str, point: Point, results: Results) -> tuple[object, ...]:
-    found = results[point.cell]
-    nll = found.nats_per_token
-    return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll), *block_error(found))
+    result = results[point.cell]
+    nll = result.nats_per_token
+    return (*_place(model, point), nll, result.stderr, result.tokens, perplexity(nll), *block_error(result))
 
 
 @register_study(

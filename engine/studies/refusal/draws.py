@@ -147,11 +147,11 @@ def _chosen(run: RefusalInputs, known: Results, grid: Grid) -> Iterator[tuple[st
 
 
 def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
-    found = []
+    draws = []
     for selector, domain, point, edit in _chosen(run, results, grid):
         rates, nll = run.rates(results, edit, run.heldout[domain]), results[run.nll(edit)].nats_per_token
-        found.append(Draw(selector, domain, point, edit, rates, nll))
-    return found
+        draws.append(Draw(selector, domain, point, edit, rates, nll))
+    return draws
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -60,11 +60,11 @@ class Rates:
 
     def columns(self, name: str) -> dict[str, object]:
         """`NAME_malign` and `NAME_benign` with their intervals, as tables have them."""
-        found: dict[str, object] = {}
+        columns: dict[str, object] = {}
         for kind, rate in ((f"{name}_malign", self.malign), (f"{name}_benign", self.benign)):
             low, high = rate.interval
-            found |= {kind: rate.mean, f"{kind}_low": low, f"{kind}_high": high}
-        return found
+            columns |= {kind: rate.mean, f"{kind}_low": low, f"{kind}_high": high}
+        return columns
 
 
 @dataclass(frozen=True)
