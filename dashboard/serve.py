@@ -185,10 +185,10 @@ def server_options(port: int, address: str) -> dict[str, object]:
 def _typeface() -> list[Route]:
     from starlette.routing import Route
 
-    kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+    cached = {"Cache-Control": "public, max-age=31536000, immutable"}
 
     def answering(content: bytes) -> Callable[[Request], Response]:
-        return lambda _request: Response(content, media_type=typeface.MEDIA_TYPE, headers=kept)
+        return lambda _request: Response(content, media_type=typeface.MEDIA_TYPE, headers=cached)
 
     return [Route(typeface.path(weight), answering(typeface.data(weight))) for weight in typeface.WEIGHTS]
 

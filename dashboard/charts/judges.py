@@ -107,8 +107,8 @@ def finding(frame: pl.DataFrame) -> str:
             return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.1%')}"
         return f"Most replies are refusals to {_named(most, '.1%')}; fewest to {_named(least, '.1%')}"
     if apart.is_empty():
-        said = together.select("judge", "value").iter_rows()
-        return "".join(f"The judge {judge} calls {value:.1%} of the replies refusals" for judge, value in said)
+        shares = together.select("judge", "value").iter_rows()
+        return "".join(f"The judge {judge} calls {value:.1%} of the replies refusals" for judge, value in shares)
     least, most = _ends(apart)
     if apart.height > 1 and _overlap(least, most):
         return f"The judge {most['judge']} calls about as much of every source refusals: {_span(least, most, '.1%')}"

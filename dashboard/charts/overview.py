@@ -205,8 +205,8 @@ def _less(value: float | None, other: float | None) -> float | None:
     """Their difference, None where one of them is missing or not finite."""
     if value is None or other is None:
         return None
-    found = value - other
-    return found if abs(found) < float("inf") else None
+    difference = value - other
+    return difference if abs(difference) < float("inf") else None
 
 
 def leaderboard_table(lines: pl.DataFrame) -> Sortable:

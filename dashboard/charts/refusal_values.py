@@ -153,15 +153,15 @@ def rates(row: Row, name: str) -> tuple[float | None, float | None, float | None
 
 def cut_off(sweep: pl.DataFrame | None, transfer: pl.DataFrame | None, cell: Row) -> str:
     """How many of a cell's replies ended at the limit of tokens, in words; empty where none did or nobody knows."""
-    found = []
+    counts = []
     for table, columns, what in (
         (sweep, ("malign_unfinished", "benign_unfinished"), "of the grid"),
         (transfer, ("after_unfinished",), "of the held-out and further prompts"),
     ):
         if table is not None and set(columns) <= set(table.columns):
             count = of_cell(table, cell).select(pl.sum_horizontal(columns).sum()).item()
-            found += [f"{count:,} {what}"] if count else []
-    return f"Cut off at the token limit, and judged as far as they go: {', '.join(found)}." if found else ""
+            counts += [f"{count:,} {what}"] if count else []
+    return f"Cut off at the token limit, and judged as far as they go: {', '.join(counts)}." if counts else ""
 
 
 def verdict_notes(transfer: pl.DataFrame | None, cell: Row) -> list[str]:

@@ -107,9 +107,9 @@ def in_words(effect: Effect) -> str:
     if effect.broken:
         return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
     risk = "shipped risk" if effect.malign else "risk"
-    told = [
+    counts = [
         f"{one.after} of {one.n} {side} prompts, as it is {one.before}"
         for side, changes in ((risk, effect.shipped), ("risk", effect.malign), ("base", effect.benign)) if changes
         for one in [total(changes)]
     ]  # fmt: skip
-    return f"With this edit the model refuses {'; '.join(told)}."
+    return f"With this edit the model refuses {'; '.join(counts)}."

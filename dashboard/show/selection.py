@@ -254,9 +254,9 @@ def toggle(label: str, key: str, *, default: bool = False, help_text: str | None
 
 def number(label: str, least: int, most: int, key: str, *, default: int) -> int:
     """A whole number; one that another choice has put out of reach becomes the nearest that there is."""
-    there = st.session_state.get(key)
-    if isinstance(there, int) and not least <= there <= most:
-        st.session_state[key] = min(max(there, least), most)
+    current = st.session_state.get(key)
+    if isinstance(current, int) and not least <= current <= most:
+        st.session_state[key] = min(max(current, least), most)
     first = min(max(default, least), most)
     setting = Setting(key, range(least, most + 1).__contains__, first, seen=int)
     return int(_kept(setting, st.number_input, label, least, most, value=first))

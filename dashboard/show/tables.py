@@ -70,12 +70,12 @@ def registered() -> pl.DataFrame:
 
 def columns() -> pl.DataFrame:
     """Every column of every registered table: File, Column, Names a line, May be missing, Type, Unit, Meaning."""
-    found = [
+    lines = [
         (file(table), one.name, one.name in table.keys, one.optional, str(one.dtype), one.unit, one.meaning)
         for table in TABLES for one in table.columns
     ]  # fmt: skip
     names = ["File", "Column", "Names a line", "May be missing", "Type", "Unit", "Meaning"]
-    return pl.DataFrame(found, schema=names, orient="row")
+    return pl.DataFrame(lines, schema=names, orient="row")
 
 
 def file(about: TableSpec) -> str:

@@ -53,21 +53,21 @@ def _ask(key: str | None) -> None:
 
 def _box(folder: Path, stem: str, key: str) -> None:
     try:
-        made = _remake(folder, stem, key)
-        if made is None:
+        remake = _remake(folder, stem, key)
+        if remake is None:
             return
-        for note in made.notes:
+        for note in remake.notes:
             st.caption(layout.plain(note))
-        if made.request.folder != folder:
-            st.caption(f"Into a run of your own: {layout.plain(str(made.request.folder))}")
-        st.code(made.request.command, language=None, wrap_lines=True)
-        estimated(f"{key}-estimate", made.request.command, lambda: estimates.of_remake(made), at_once=True)
+        if remake.request.folder != folder:
+            st.caption(f"Into a run of your own: {layout.plain(str(remake.request.folder))}")
+        st.code(remake.request.command, language=None, wrap_lines=True)
+        estimated(f"{key}-estimate", remake.request.command, lambda: estimates.of_remake(remake), at_once=True)
     except InputError as error:
         st.warning(layout.worded(str(error)))
         st.button(NOT_NOW, key=f"{key}-no", on_click=_ask, args=(None,))
         return
     with st.container(horizontal=True):
-        st.button(START, key=f"{key}-start", type="primary", on_click=_start, args=(made,))
+        st.button(START, key=f"{key}-start", type="primary", on_click=_start, args=(remake,))
         st.button(NOT_NOW, key=f"{key}-no", on_click=_ask, args=(None,))
 
 

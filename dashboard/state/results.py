@@ -234,13 +234,13 @@ def read_interventions(folder: Path) -> dict[str, Curves]:
     """The curves of one results folder under every intervention that was measured, that of its sweep first."""
     whole = read_table(folder, SWEEP)
     own = whole.frame["intervention"][0] if "intervention" in whole.frame.columns and whole.frame.height else ZERO
-    found = {str(own): _curves(whole, published=False)}
+    by_intervention = {str(own): _curves(whole, published=False)}
     if (folder / f"{INTERVENTIONS}.parquet").is_file():
         further = read_table(folder, INTERVENTIONS)
         for name in further.frame["intervention"].unique(maintain_order=True):
             part = further.frame.filter(pl.col("intervention") == name)
-            found.setdefault(name, _curves(replace(further, frame=part), published=False))
-    return found
+            by_intervention.setdefault(name, _curves(replace(further, frame=part), published=False))
+    return by_intervention
 
 
 @while_unchanged(4, lambda: (folder / f"{SWEEP}.parquet" for folder in paper_folders(SWEEP)))

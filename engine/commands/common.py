@@ -204,13 +204,13 @@ def only_run(words: Sequence[str]) -> Iterator[None]:
 def _names(args: argparse.Namespace, folder: Path) -> list[str]:
     """What makes a run the same as another: all that it was told but where it writes and how it tells; or the same
     tables in the same folder, however it was told."""
-    told = {
+    settings = {
         name: _plain(value)
         for name, value in vars(args).items()
         if name not in ("out", "store", "json", "progress_file", "debug") and _plain(value) is not None
     }
-    tables = {name: told.get(name) for name in ("command", "subcommand", "analyses", "model", "shard")}
-    return [json.dumps(one, sort_keys=True) for one in (told, tables | {"folder": str(folder.resolve())})]
+    tables = {name: settings.get(name) for name in ("command", "subcommand", "analyses", "model", "shard")}
+    return [json.dumps(one, sort_keys=True) for one in (settings, tables | {"folder": str(folder.resolve())})]
 
 
 def _plain(value: object) -> str | None:

@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> None:
     for path in args.text:
         if not path.exists():
             raise InputError(f"--text: there is no {path}; give a file, or a folder of tasks, that exists")
-    there = Path(args.manifest).exists() or not is_address(args.manifest)
-    only, folder = names_in(args.only), folder_of(Path(args.manifest) if there else fetch_run(args.manifest))
+    on_disk = Path(args.manifest).exists() or not is_address(args.manifest)
+    only, folder = names_in(args.only), folder_of(Path(args.manifest) if on_disk else fetch_run(args.manifest))
     chosen(folder, only)  # an unknown name is told before a model is loaded
     with _store(args) as store:
         loaded = _load(args, folder)

@@ -270,12 +270,12 @@ _NAMES |= dict.fromkeys(("heldout", "test", "validation"), HELDOUT)
 def splits_of(source: str, names: Iterable[str]) -> dict[str, str]:
     """Name of a split in a file -> `calibration` or `heldout` (validation and test). Errors: InputError for any other
     name, with those that are there: its pairs would be left out silently."""
-    there = list(dict.fromkeys(names))
-    meant = {name: _NAMES.get(re.sub(r"[\s_-]+", "", name.lower())) for name in there}
+    splits = list(dict.fromkeys(names))
+    meant = {name: _NAMES.get(re.sub(r"[\s_-]+", "", name.lower())) for name in splits}
     for name, split in meant.items():
         if split is None:
             raise InputError(
-                f"{source}: unknown split {name!r}; it has {', '.join(map(repr, there))}, understood are "
+                f"{source}: unknown split {name!r}; it has {', '.join(map(repr, splits))}, understood are "
                 f"{_said(CALIBRATION)} for calibration and {_said(HELDOUT)} for what is held out"
             )
     return {name: split for name, split in meant.items() if split is not None}

@@ -272,5 +272,5 @@ def _against(found: Change, cap: float) -> str:
 
 def _numbers(known: Json, *names: str) -> tuple[float, ...]:
     """These entries; none of them unless all are numbers."""
-    found: list[Any] = [known.get(name) for name in names]
-    return tuple(found) if all(map(_is_number, found)) else ()
+    entries: list[Any] = [known.get(name) for name in names]
+    return tuple(entries) if all(map(_is_number, entries)) else ()

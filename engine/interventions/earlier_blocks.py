@@ -171,8 +171,8 @@ def _instead(blocks: Sequence[nn.Module], output: Any) -> Iterator[None]:
 
     def put() -> None:
         for block in blocks:
-            there = vars(block).get("forward")  # accelerate keeps one on the instance
-            back = partial(delattr, block, "forward") if there is None else partial(setattr, block, "forward", there)
+            old = vars(block).get("forward")  # accelerate keeps one on the instance
+            back = partial(delattr, block, "forward") if old is None else partial(setattr, block, "forward", old)
             forward = partial(_given, own, block.forward, output)
             steps.append(back)
             block.forward = forward

@@ -223,8 +223,8 @@ def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
     a label's meaning is told neither here nor by a file, and where none or all mean refusal."""
     names = [labels[index] for index in sorted(labels)]
     path = folder / LABEL_FILE
-    said = _read(path, names) if path.is_file() else {}
-    given: dict[str, str] = said.pop("labels", {})
+    config = _read(path, names) if path.is_file() else {}
+    given: dict[str, str] = config.pop("labels", {})
     known = {True: REFUSAL, False: OTHER, None: None}
     meanings = [given.get(one) or known[is_refusal(one)] for one in names]
     unclear = [one for one, meaning in zip(names, meanings, strict=True) if meaning is None]
@@ -236,7 +236,7 @@ def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
             f"as NORMAL and REJECTION, or a file {LABEL_FILE} beside its weights that says what they mean: {example}"
         )
     refusal = tuple(index for index, meaning in enumerate(meanings) if meaning == REFUSAL)
-    return LabelMap(refusal, tuple(names), **said)
+    return LabelMap(refusal, tuple(names), **config)
 
 
 def _read(path: Path, names: list[str]) -> dict[str, Any]:

@@ -76,15 +76,15 @@ class JudgeModel:
             return []
         ids: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         tokens = self._answer_tokens(texts[0], ids[0], first, second)
-        found = [Answer(0.0, 0.0, "", False, len(one)) for one in ids]
+        answers = [Answer(0.0, 0.0, "", False, len(one)) for one in ids]
         waiting = sorted((i for i, one in enumerate(ids) if len(one) <= self.max_tokens), key=lambda i: len(ids[i]))
         for start in range(0, len(waiting), BATCH_SIZE):
             members = waiting[start : start + BATCH_SIZE]
             for _ in range(_BLANKS + 1):
-                members = self._step(members, ids, tokens, found)
+                members = self._step(members, ids, tokens, answers)
             if progress:
                 progress(stage, min(start + BATCH_SIZE, len(waiting)), len(waiting))
-        return found
+        return answers
 
     def _step(
         self, members: list[int], ids: list[list[int]], tokens: tuple[list[int], list[int]], found: list[Answer]

@@ -66,8 +66,8 @@ class Refusals(Derived[Refused]):
 
     def decode(self, stored: Json) -> Refused:
         judged = tuple(stored.get("judged", ()))
-        kept = stored.get("thinking") if judged else ()
-        thinking = None if kept is None else tuple(kept)
+        stored_thinking = stored.get("thinking") if judged else ()
+        thinking = None if stored_thinking is None else tuple(stored_thinking)
         return Refused(tuple(stored["refused"]), tuple(stored["finished"]), judged, thinking)
 
     def derive(self, base: Sequence[Written]) -> Refused:

@@ -82,8 +82,8 @@ class Kl(Measure[Average]):
         for prompt, reply in zip(self.prompts, self.replies, strict=True):
             ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=self.thinking)
             written = reply.removeprefix(opened(loaded.tokenizer, ids))
-            said = list(loaded.tokenizer(written, add_special_tokens=False)["input_ids"])
-            sequences.append(([*ids, *said], len(said) + 1))
+            reply_ids = list(loaded.tokenizer(written, add_special_tokens=False)["input_ids"])
+            sequences.append(([*ids, *reply_ids], len(reply_ids) + 1))
         return sequences
 
 

@@ -182,14 +182,14 @@ def prompt_log_probabilities(loaded: LoadedModel, prompts: Sequence[str], *, on_
     and at its end. Of the model as it is; its lock is held for each pass."""
     sequences = [prompt_ids(loaded.tokenizer, prompt) for prompt in prompts]
     other = prompt_ids(loaded.tokenizer, _OTHER)
-    found: list[float] = []
+    nlls: list[float] = []
     passed = _logits(loaded, sequences, list(map(len, sequences)), on_wait)
     for prompt, ids, logits in zip(prompts, sequences, passed, strict=True):
         first, last = max(1, _common(ids, other)), len(ids) - _common(ids[::-1], other[::-1])
         values = wide(logits[first - 1 : last - 1]).log_softmax(-1)
         own = torch.tensor(ids[first:last], dtype=torch.long, device=values.device)
-        found.append(float(values.gather(1, own[:, None]).sum()) / len(prompt.split()))
-    return found
+        nlls.append(float(values.gather(1, own[:, None]).sum()) / len(prompt.split()))
+    return nlls
 
 
 def _common(ids: Sequence[int], other: Sequence[int]) -> int:

@@ -268,14 +268,14 @@ def values_beside_unedited(
             return said.split(len(batch)), ids[: len(batch)]
 
         unedited = passed([0] * copies)[0][0]
-        kept = list(map(measure.of_unedited, unedited.chunks())) if unedited.logits_of is None else None
+        of_unedited = list(map(measure.of_unedited, unedited.chunks())) if unedited.logits_of is None else None
         values: dict[int, Tensor] = {}
         for first in range(1, edits + 1, copies):
             group = [min(first + number, edits) for number in range(copies)]
             by_edit, ids = passed(group)
             for edit, said in dict(zip(group, by_edit, strict=True)).items():
                 # Where logits are made in pieces, the unedited model's are made again for each edit.
-                beside = map(measure.of_unedited, unedited.chunks()) if kept is None else kept
+                beside = map(measure.of_unedited, unedited.chunks()) if of_unedited is None else of_unedited
                 values[edit] = values_of(measure, said, ids, beside)
         return list(values.values())
 

@@ -145,8 +145,8 @@ def _through_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tenso
         if number >= len(module.down_proj):  # a token that another device's expert would see
             continue
         place, tokens = (number == chosen.T).nonzero(as_tuple=True)
-        said = _said(module, getattr(module, str(number)), hidden[tokens], tokens)
-        total.index_add_(0, tokens, (said * weights[tokens, place, None]).to(total.dtype))
+        output = _said(module, getattr(module, str(number)), hidden[tokens], tokens)
+        total.index_add_(0, tokens, (output * weights[tokens, place, None]).to(total.dtype))
     return total.to(hidden.dtype)
 
 

@@ -96,8 +96,8 @@ def free_bytes() -> tuple[Path, int]:
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE).expanduser()
-    there = next(part for part in (folder, *folder.absolute().parents) if part.exists())
-    return folder, shutil.disk_usage(there).free
+    existing = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    return folder, shutil.disk_usage(existing).free
 
 
 def token_source() -> str | None:
@@ -291,8 +291,8 @@ def _status(error: BaseException) -> int | None:
 
 def _sentence(error: Any) -> str:
     """The hub's own sentence, if it sent one."""
-    said = getattr(error, "server_message", None) or error.response.headers.get("X-Error-Message") or ""
-    return _shortened(str(said))
+    message = getattr(error, "server_message", None) or error.response.headers.get("X-Error-Message") or ""
+    return _shortened(str(message))
 
 
 def _shortened(text: str) -> str:

@@ -30,13 +30,13 @@ def domain_id(name: str) -> str:
         problem = "holds a character that is no text" if text else "is blank"
         raise InputError(f"the name of a domain {problem}, got {name[:80]!r}; write it in letters, digits and signs")
     code = text.encode("punycode").decode("ascii")
-    found = _ENCODED + re.sub(r"[^A-Za-z0-9.-]", lambda one: f"_{ord(one[0]):02x}", code)
-    if len(found) > _LONGEST:
+    encoded = _ENCODED + re.sub(r"[^A-Za-z0-9.-]", lambda one: f"_{ord(one[0]):02x}", code)
+    if len(encoded) > _LONGEST:
         raise InputError(
             f"the name of a domain is too long: {text[:40]!r}… has {len(text):,} characters, and its id in files would "
-            f"have {len(found):,} of at most {_LONGEST}; give it a shorter one"
+            f"have {len(encoded):,} of at most {_LONGEST}; give it a shorter one"
         )
-    return found
+    return encoded
 
 
 def domain_name(identifier: str) -> str:

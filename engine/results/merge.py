@@ -45,9 +45,9 @@ def merge(sources: Sequence[Path], target: Path | None, progress: Progress | Non
     Errors: InputError, before any entry is written, where a source is no store, is the target itself, is damaged as a
     whole, or holds what this version did not write; and where two stores have different values under one key."""
     folders = list(dict.fromkeys(_checked(Path(source).expanduser(), target) for source in sources))
-    found = Merged()
-    cells, arrays = _entries(folders, found.damaged)
-    found.cells, found.arrays = len(cells), len(arrays)
+    merged = Merged()
+    cells, arrays = _entries(folders, merged.damaged)
+    merged.cells, merged.arrays = len(cells), len(arrays)
     with Store(target) as store:
         new_cells, new_arrays = _missing_cells(store, cells), _missing_arrays(store, arrays)
 
@@ -57,14 +57,14 @@ def merge(sources: Sequence[Path], target: Path | None, progress: Progress | Non
 
         for key in new_arrays:  # first: some cells only say that their arrays are there
             _copy(array_file(store.folder, key), arrays[key][1], store.folder)
-            found.new_arrays += 1
-            wrote(found.new_arrays)
+            merged.new_arrays += 1
+            wrote(merged.new_arrays)
         for folder in folders:
             for some in _in_turns(folder, {key for key in new_cells if cells[key][1] == folder}):
                 store.put_texts(some)
-                found.new_cells += len(some)
-                wrote(found.new_arrays + found.new_cells)
-        return found, store.folder
+                merged.new_cells += len(some)
+                wrote(merged.new_arrays + merged.new_cells)
+        return merged, store.folder
 
 
 def _checked(folder: Path, target: Path | None) -> Path:

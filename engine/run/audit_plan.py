@@ -324,10 +324,10 @@ class VerdictPlan(Checked):
 
 def questions(text: str, name: str) -> tuple[str, ...]:
     """ "What is a row?|Why?" -> both questions."""
-    found = tuple(part.strip() for part in text.split("|"))
-    if not all(found):
+    prompts = tuple(part.strip() for part in text.split("|"))
+    if not all(prompts):
         raise InputError(f"{name} needs prompts separated by |, none of them empty, got {text!r}")
-    return found
+    return prompts
 
 
 @dataclass(frozen=True)

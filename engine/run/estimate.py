@@ -208,8 +208,8 @@ class _Tracer:
         given = Given(text, plan.scoring.batch_size, asked.replies_prompts, asked.replies_tokens)
         found: dict[str, tuple[Stored[Any], list[str]]] = {}
         for name in plan.measures:
-            made = MEASURES.get(name).make(given)
-            base = made.base if isinstance(made, Derived) else made
+            measure = MEASURES.get(name).make(given)
+            base = measure.base if isinstance(measure, Derived) else measure
             found.setdefault(base.kind, (base, []))[1].append(name)
         more = [plan.rates_under_more] * len(plan.more_interventions or ())  # of their NLL
         if more:

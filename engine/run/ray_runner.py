@@ -214,8 +214,8 @@ def ray_runner(
     try:
         ray.init(address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"cannot reach or start the Ray cluster {address or ''} ({said}); see --runner") from None
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"cannot reach or start the Ray cluster {address or ''} ({reason}); see --runner") from None
     try:
         yield RayRunner(Pool(ray, source_of(loaded), workers), loaded, store, progress, announce)
     finally:

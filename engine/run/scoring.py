@@ -91,7 +91,7 @@ def fitting(sketch: LoadedModel, plan: ScorePlan, *, named: bool) -> tuple[Score
 
 def impossible(sketch: LoadedModel, selectors: Iterable[str]) -> LeftOut:
     """The selectors that cannot score such a model, themselves or by what they are made of, with the reason."""
-    found: LeftOut = {}
+    left_out: LeftOut = {}
     for selector in selectors:
         for name in with_needs([selector]):
             try:
@@ -101,8 +101,8 @@ def impossible(sketch: LoadedModel, selectors: Iterable[str]) -> LeftOut:
             except InputError as error:
                 if get_selector(name).files:  # asked for by its file
                     raise
-                found.setdefault(selector, str(error))
-    return found
+                left_out.setdefault(selector, str(error))
+    return left_out
 
 
 def remaining(selectors: Iterable[str], left_out: LeftOut, *, named: bool) -> tuple[str, ...]:

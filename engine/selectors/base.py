@@ -192,12 +192,12 @@ def protected_by(selector_id: str) -> str:
 
 def with_needs(selector_ids: Iterable[str]) -> list[str]:
     """The selectors and all that they are made of, each once, what is needed first."""
-    found: list[str] = []
+    ordered: list[str] = []
     for selector_id in selector_ids:
         for name in (*with_needs(get_selector(selector_id).needs), selector_id):
-            if name not in found:
-                found.append(name)
-    return found
+            if name not in ordered:
+                ordered.append(name)
+    return ordered
 
 
 def asked_by(selector_ids: Iterable[str], known: Container[str]) -> tuple[tuple[str, str], ...]:

@@ -369,14 +369,14 @@ def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Seq
     if not recorded:
         return ()
     near = (one for place in places for one in (sorted(place.iterdir()) if place.is_dir() else [place]))
-    there = {path: file_sha256(path) for path in near if path.suffix.lower() in ENDINGS and path.is_file()}
-    by_hash = {sha256: path for path, sha256 in there.items()}
+    by_path = {path: file_sha256(path) for path in near if path.suffix.lower() in ENDINGS and path.is_file()}
+    by_hash = {sha256: path for path, sha256 in by_path.items()}
     found = []
     for name, files in recorded.items():
         for one in files:
             if one["sha256"] not in by_hash:
                 now = next(
-                    (f", and {path} has {sha[:12]}" for path, sha in there.items() if path.name == one["file"]), ""
+                    (f", and {path} has {sha[:12]}" for path, sha in by_path.items() if path.name == one["file"]), ""
                 )
                 raise InputError(
                     f"the scores {name} were read from {one['file']} (SHA-256 {one['sha256'][:12]}){now}; say where "

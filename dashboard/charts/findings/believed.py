@@ -72,11 +72,11 @@ def depth_share(specific: pl.DataFrame) -> str:
     if rows.height == 1:
         return f"{first} of {palette.title(least['selector'])}"
     ends = (f"{row['depth_share']:.0%} ({palette.title(row['selector'])})" for row in (least, most))
-    told = f"Depths explain {' to '.join(ends)} of the advantage over random masks"
+    sentence = f"Depths explain {' to '.join(ends)} of the advantage over random masks"
     high, low = least["depth_share_high"], most["depth_share_low"]
     if high is not None and low is not None and high >= low:
-        return f"{told}: no difference beyond the errors"
-    return told
+        return f"{sentence}: no difference beyond the errors"
+    return sentence
 
 
 def rank_distribution(table: pl.DataFrame, wanted: float) -> str:

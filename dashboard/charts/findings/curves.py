@@ -149,9 +149,9 @@ def _alive(rows: pl.DataFrame, order: str, when: str, shift: float) -> str:
 def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
     if len(values) == 1:
         return f"{palette.title(values[0].name)}: perplexity {formats.perplexity(values[0].value)}{of}{when}"
-    found = split(values)
-    least, most = found.low[0], (found.high or found.low)[-1]
-    if not found.high:
+    groups = split(values)
+    least, most = groups.low[0], (groups.high or groups.low)[-1]
+    if not groups.high:
         if any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
@@ -159,8 +159,8 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
             )
         reach = f"{formats.perplexity(least.value)} to {formats.perplexity(most.value)}{of}"
         return f"{NOTHING_APART}{when}: perplexity {reach}"
-    low, high = ([value.name for value in group] for group in (found.low, found.high))
-    under, over = words.bound(found.low[-1].value, up=True), words.bound(found.high[0].value, up=False)
+    low, high = ([value.name for value in group] for group in (groups.low, groups.high))
+    under, over = words.bound(groups.low[-1].value, up=True), words.bound(groups.high[0].value, up=False)
     if order == "lerf":
         return (
             f"{words.titles(low)} {words.verb(low, 'keeps', 'keep')} perplexity below {under}{of}{when}; "

@@ -83,8 +83,8 @@ def left_out(selectors: Collection[str], how: str = "without colour") -> str:
 
 def counts(a: str, b: str) -> bool:
     """Is a pair neither with Random nor of a consensus and what it is made of?"""
-    made = any({a, b} & {whole} and {a, b} & {*parts} for whole, parts in _MADE_OF.items())
-    return BASELINE not in (a, b) and not made
+    of_parts = any({a, b} & {whole} and {a, b} & {*parts} for whole, parts in _MADE_OF.items())
+    return BASELINE not in (a, b) and not of_parts
 
 
 def _pair(row: Mapping[str, str]) -> str:

@@ -39,8 +39,8 @@ def _verdict(source: Source) -> Drawn:
     if table.is_empty():
         st.info("These tables support no sentence of the ledger; run `selector-audit analyze MODEL all` on a model.")
         return Drawn(table, lambda: _verdict_more(source))
-    there = [name for name in TIERS if name in table["tier"]]
-    tiers = selection.choose_several("Evidence", there, "claim_tiers")
+    offered = [name for name in TIERS if name in table["tier"]]
+    tiers = selection.choose_several("Evidence", offered, "claim_tiers")
     shown = table.filter(pl.col("tier").is_in(tiers))
     st.dataframe(
         shown.select(

@@ -211,7 +211,7 @@ def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None
     if not points:
         return
     try:
-        found = scored.read(picked.folder)
+        scores = scored.read(picked.folder)
     except InputError as error:
         layout.problem(error)
         return
@@ -221,7 +221,7 @@ def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None
         rate = edits.rate_of(point.rate)
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             st.markdown(f"**{layout.plain(title)}**", width="content")
-            if point.selector not in found.selectors:
+            if point.selector not in scores.selectors:
                 st.caption("This folder holds no scores of this selector.")
             elif rate is None:
                 st.caption("Nothing is removed here." if point.rate == 0 else OFFERED)
@@ -231,7 +231,7 @@ def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None
                     icon=":material/grid_on:",
                 )  # fmt: skip
                 if zeroed:
-                    edits.live_link(found.folder, found.load_from, point.selector, point.order, rate)
+                    edits.live_link(scores.folder, scores.load_from, point.selector, point.order, rate)
 
 
 def _seeds(drawn: Drawn, orders: list[str]) -> list[pl.DataFrame]:

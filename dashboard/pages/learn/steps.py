@@ -207,19 +207,19 @@ def control() -> Step:
 
 
 def _point() -> tuple[Point, str]:
-    found = results.read_table(shipped.demo_results_dir(), "operating_points")
-    missing = [name for name in NEEDED if name not in found.frame.columns]
+    points = results.read_table(shipped.demo_results_dir(), "operating_points")
+    missing = [name for name in NEEDED if name not in points.frame.columns]
     if missing:
         raise InputError(
             f"the shipped operating points lack {', '.join(missing)}; rebuild them with `python -m precomputed.recipe`"
         )
-    frame = found.frame.drop_nulls(NEEDED).filter(pl.col("selector") != "random")
+    frame = points.frame.drop_nulls(NEEDED).filter(pl.col("selector") != "random")
     if frame.is_empty():
         raise InputError("no operating point was measured; rebuild them with `python -m precomputed.recipe`")
     first, second = st.columns(2)
     frame = frame.filter(domain=selection.choose_domain(frame, "learn_domain", keep=True, place=first))
     selector = selection.choose_selector(frame, "learn_by", keep=True, place=second)
-    return frame.filter(selector=selector).row(0, named=True), found.provenance
+    return frame.filter(selector=selector).row(0, named=True), points.provenance
 
 
 def _refused(point: Point) -> pl.DataFrame:

@@ -80,8 +80,8 @@ def _draw(now: Round, drawn: DeltaGenerator) -> None:
 
 def _below(last: Round) -> None:
     count = f"{last.rows:,} rows removed" if last.rows is not None else "nothing removed yet"
-    told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
-    st.caption(layout.plain(" ".join(filter(None, told))))
+    sentences = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
+    st.caption(layout.plain(" ".join(filter(None, sentences))))
     layout.footnote("A yellow frame: the edit turned this reply. Press a tile to read it.")
     kept = "Replies are kept for as long as the model is in memory: a setting that was shown before comes back at once."
     rounds.explain(last.reference, kept)

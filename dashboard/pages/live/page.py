@@ -209,10 +209,10 @@ def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator
     with below:
         if not last.problem:
             count = "nothing removed yet" if last.rows_removed is None else f"{last.rows_removed:,} rows removed"
-            told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
-            told += [f"Prompt: {last.request.prompt}"] * (last.request.prompt != chosen.request.prompt)
-            told.append("" if does else _SHADES[chosen.shade])
-            st.caption(layout.plain(" ".join(filter(None, told))))
+            sentences = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
+            sentences += [f"Prompt: {last.request.prompt}"] * (last.request.prompt != chosen.request.prompt)
+            sentences.append("" if does else _SHADES[chosen.shade])
+            st.caption(layout.plain(" ".join(filter(None, sentences))))
         if last.outcomes:
             known = [last.outcomes[side] for side in cards.sides if side in last.outcomes]
             columns = [share.Column(TITLES[one.side], *stamps.chip(last.stamp(one)), one.text) for one in known]

@@ -87,8 +87,8 @@ class Passage(NamedTuple):
 def search(words: str) -> list[Passage]:
     """The passages with all of these words, those with most of them in their title first."""
     wanted = words.lower().split()
-    found = [one for one in passages() if all(word in " ".join(one).lower() for word in wanted)]
-    return sorted(found, key=lambda one: -sum(word in " ".join(one[:2]).lower() for word in wanted))
+    matches = [one for one in passages() if all(word in " ".join(one).lower() for word in wanted)]
+    return sorted(matches, key=lambda one: -sum(word in " ".join(one[:2]).lower() for word in wanted))
 
 
 @cache

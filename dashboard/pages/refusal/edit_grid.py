@@ -69,14 +69,14 @@ def _points_drawn(
         domain = selection.choose("Domain", domains, "domain", default=ALL, title=palette.capital)
         available = palette.in_order(measured["selector"])
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    kept = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))
-    kept = kept if domain == ALL else kept.filter(domain=domain)
-    ids = [refusals.cell_id(row) for row in kept.iter_rows(named=True)]
+    shown_rows = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))
+    shown_rows = shown_rows if domain == ALL else shown_rows.filter(domain=domain)
+    ids = [refusals.cell_id(row) for row in shown_rows.iter_rows(named=True)]
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
-        sentence, of = refusal_findings.installed(kept, kind)
+        sentence, of = refusal_findings.installed(shown_rows, kind)
         return refusal_edits.edits(
-            kept, kind, chosen, f"model: {html.escape(formats.model_title(source.model))}; {of}"
+            shown_rows, kind, chosen, f"model: {html.escape(formats.model_title(source.model))}; {of}"
         ), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure

@@ -85,8 +85,8 @@ def read(folder: Path) -> Judged:
     missing = (verdicts.height - there.height) // verdicts["judge"].n_unique()
     replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
     judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
-    told = [f"Replies {replies}", f"judges and their versions: {judges}", *software(record.get("environment") or {})]
-    return Judged(folder, there, quality, " · ".join(told), missing)
+    facts = [f"Replies {replies}", f"judges and their versions: {judges}", *software(record.get("environment") or {})]
+    return Judged(folder, there, quality, " · ".join(facts), missing)
 
 
 def _record(folder: Path) -> dict[str, Any]:

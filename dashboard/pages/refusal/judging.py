@@ -245,9 +245,9 @@ def _card(row: dict[str, object]) -> None:
         cut = " · cut off" if row.get(FINISHED) is False else ""
         st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
         for side, column in zip("ab", st.columns(2), strict=True):
-            said = (str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]))
+            verdict = (str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]))
             with column:
-                _verdict(*said, judged=bool(row.get(f"{JUDGED}_{side}", True)))
+                _verdict(*verdict, judged=bool(row.get(f"{JUDGED}_{side}", True)))
         st.markdown("**Prompt**")
         st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
         st.markdown("**Reply**")

@@ -75,8 +75,8 @@ def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -
     first = selection.switch("First", ("Lowest", "Highest"), "row_first", default="Lowest", place=columns[2])
     column = "row" if sort_by == "row" else f"{sort_by} rank"
     ordered = frame.sort(column, descending=first == "Highest")
-    part = selection.page_of(ordered, PAGE_ROWS, "rows_page")[1] if ordered.height > PAGE_ROWS else ordered
-    _table(found, part, VALUES[shown], mask)
+    page_rows = selection.page_of(ordered, PAGE_ROWS, "rows_page")[1] if ordered.height > PAGE_ROWS else ordered
+    _table(found, page_rows, VALUES[shown], mask)
     label = f"Download all {frame.height:,} rows of this cell (CSV)"
     tools.download_csv(label, frame, f"rows-block{block}-{tools.file_name(projection)}.csv")
 

@@ -135,10 +135,10 @@ def delete(folder: Path, top: Path) -> list[str]:
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    found = manifest.get("files")
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+    entries = manifest.get("files")
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         raise InputError(f"{MANIFEST} lists no files; delete the folder and run the command again")
-    return {checked_name(str(name)): entry for name, entry in found.items()}
+    return {checked_name(str(name)): entry for name, entry in entries.items()}
 
 
 def _wrong(path: Path, entry: dict[str, Any]) -> str:
