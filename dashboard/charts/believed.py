@@ -243,10 +243,12 @@ def quadrant(
     compared = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     axis = {"text": f"same rows from other text → ({name}, {compared})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
-    below = "bars: 95% intervals over draws of text; hollow: stability not decided" * bool(of_drawn)
+    below = ["bars: 95% intervals over draws of text; hollow: stability not decided"] * bool(of_drawn)
     if known and (drawn[column].abs() < 1e-9).any():  # both harms count up to there
-        below += "; 0%: the model is destroyed, as by random rows"
-    return finished(figure, "Stability against validity", below, 470)
+        below.append("0%: the model is destroyed, as by random rows")
+    if absent := palette.in_order({*verdicts["selector"]} - {*drawn["selector"]}):
+        below.append(f"not drawn: {', '.join(map(palette.title, absent))}")
+    return finished(figure, "Stability against validity", "; ".join(below), 470)
 
 
 def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[str, bool]:

@@ -89,6 +89,14 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
         part = verdicts.with_columns(validity=pl.lit("partly"))
         for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
             assert trace.text[0] == trace.name + ": in part" * (trace.y[0] >= 0.5)
+    lost = verdicts.with_columns(
+        jaccard=pl.when(pl.col("selector") != "lrp").then("jaccard"), damage=pl.lit(1.0 if known else None, pl.Float64)
+    )
+    said = believed.quadrant(lost, "jaccard", 0.8, Thresholds()).layout.title.text
+    assert "not drawn: " in said
+    assert "LRP" in said.partition("not drawn: ")[2]
+    assert "Wanda" not in said
+    assert ("0%: the model is destroyed" in said) == known
     draws = pl.DataFrame({"selector": ["wanda"], "rate": [0.3], "jaccard_low": [0.1], "jaccard_high": [0.95]})
     with_ends = verdicts.with_columns(draw_jaccard=pl.col("jaccard"))
     drawn = believed.quadrant(with_ends, "draw_jaccard", 0.8, Thresholds(), draws).data
