@@ -122,7 +122,7 @@ def around(layers: pl.DataFrame) -> tuple[Callable[[float], float], dict[str, An
     layers: rows, and how many of them are removed."""
     removed, rows = layers.select(pl.col("removed", "rows").sum()).row(0)
     fair = min(max(removed / max(rows, 1), 1e-9), 1 - 1e-9)
-    words = ["0%: none", f"{formats.rate(fair)}:<br>chance", "100%: all"]
+    words = ["0%: spared", f"{formats.rate(fair)}:<br>chance", "100%: gone"]
     bar = {"tickvals": [-1, 0, 1], "ticktext": words}
     return lambda share: (share - fair) / (fair if share < fair else 1 - fair), bar
 

@@ -17,8 +17,8 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "top and low"), "MoRF only": (PARTLY, "top, not low"),
-    "LeRF only": (PARTLY, "low, not top"), "not": (NO, "neither"),
+    "specific": (YES, "both"), "MoRF only": (PARTLY, "highest only"),
+    "LeRF only": (PARTLY, "lowest only"), "not": (NO, "neither"),
     "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {

@@ -106,7 +106,7 @@ def chips(app):
 def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
     found = chips(page())
     assert [[chip.label for chip in row] for row in found.values()] == [
-        [":green-badge[✓ yes]", ":green-badge[✓ top and low]", ":green-badge[✓ stable]"],
+        [":green-badge[✓ yes]", ":green-badge[✓ both]", ":green-badge[✓ stable]"],
         [":red-badge[✗ no]", ":red-badge[✗ neither]", ":green-badge[✓ stable]"],
     ]
     app = page()
@@ -165,9 +165,9 @@ def test_the_chips_say_what_the_tables_say():
     without = verdict_chips.lines(table, None)
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
-        ("specific", "✓ top and low"),
-        ("MoRF only", "~ top, not low"),
-        ("LeRF only", "~ low, not top"),
+        ("specific", "✓ both"),
+        ("MoRF only", "~ highest only"),
+        ("LeRF only", "~ lowest only"),
         ("not", "✗ neither"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),
