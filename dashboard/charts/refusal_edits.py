@@ -57,7 +57,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
     figure.update_traces(showlegend=False, cliponaxis=False)
     keys = [
         ("unedited", "circle-open", palette.BEFORE),
-        ("edited, in its selector's mark; large: the one shown below", "square", palette.REFERENCE),
+        ("edited, in its selector's mark" + "; large: the one shown below" * bool(chosen), "square", palette.REFERENCE),
     ]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
         keys.append(("random rows of the same layers, mean", "x-thin", palette.REFERENCE))

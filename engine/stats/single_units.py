@@ -63,9 +63,9 @@ def _at_least(keys: Numbers, values: Numbers) -> Numbers:
     order = removal_order(keys, "lerf")
     in_order = keys[order]
     from_here = np.append(np.cumsum(values[order][::-1])[::-1], 0.0)
-    averages = np.empty_like(values)
-    averages[order] = from_here[np.searchsorted(in_order, in_order, side="left")] / len(keys)
-    return averages
+    tail_sums = np.empty_like(values)
+    tail_sums[order] = from_here[np.searchsorted(in_order, in_order, side="left")] / len(keys)
+    return tail_sums
 
 
 _PARTS = 10

@@ -363,6 +363,7 @@ def from_shapes(
             except InputError as error:
                 if not skip:
                     raise
+                partly.pop(info.id, None)
                 skipped[info.id] = str(error)
             except (RuntimeError, TypeError, AttributeError, ValueError, LookupError):
                 partly[info.id] = None  # it asks for scores of other texts, which needs numbers, or for earlier results

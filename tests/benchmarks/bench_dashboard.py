@@ -4,7 +4,8 @@
     uv run python tests/benchmarks/bench_dashboard.py [--rounds 3] [PAGE …]
 
 First load: a fresh server and a fresh browser process and profile each time, from the request of the page until the
-script has ended and all of its charts are drawn. Bytes: what the browser received until then, over the wire.
+script has ended and all of its charts are drawn. Bytes: what the browser received until then;
+a frame of the websocket counts as its base64, a third more.
 A change: from a click until the script has ended, the first chart says something else, and all are drawn.
 """
 

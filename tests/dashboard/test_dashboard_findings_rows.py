@@ -55,7 +55,16 @@ def test_overlaps_of_pairs_in_both_sublayers():
     assert told(printed) == (set(map(title, most)), f"{shares[most]:.2f}", [])
     with_random = {"mlp": frame([row for row in both["mlp"] if "random" in (row["selector_a"], row["selector_b"])])}
     assert "Random" in told(with_random)[0]
-    assert rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%") == "Lowest 30%: no overlap is known"
+    assert told(with_random)[0] != told()[0]
+    empty = {  # a mask without a row of attention: pairs with Random do not step in
+        name: table.with_columns(
+            expected_random=pl.when(pl.lit(name == "mlp") | (pl.col("selector_b") == "random")).then("expected_random")
+            .otherwise(0.0)
+        ) for name, table in tables.items()
+    }  # fmt: skip
+    assert told(empty) == told({"mlp": tables["mlp"]})
+    nothing = rows.overlaps({"mlp": frame(lines).clear()}, "Lowest 30%")
+    assert nothing == "Lowest 30%: no overlap of masks with rows is known"
 
 
 def test_rank_correlations():

@@ -18,7 +18,7 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], when: str) -> str:
     sublayers: selector_a, selector_b, jaccard, expected_random, by name; when: which rows."""
     pairs, by = by_pair(sublayers)
     if pairs.is_empty():
-        return f"{when}: no overlap is known"
+        return f"{when}: no overlap of masks with rows is known"
     most, near = pairs.row(0, named=True), pairs["near"].sum()
     much = f"{most['value']:.1f}× random rows" if by == "times" else matrix.number(most["value"])
     others = f"; {near} of {pairs.height} pairs hardly more than random rows" * bool(near)
@@ -29,8 +29,9 @@ def beside_random(jaccard: pl.DataFrame, every: bool = False) -> pl.DataFrame:
     """The pairs that are named, or every one, with rows in both masks. `times`: their Jaccard ÷ that expected of as
     many random rows of the sublayer; null where that is not known."""
     expected = pl.col("expected_random")
-    known = jaccard.drop_nulls("jaccard").filter(expected.is_null() | (expected > 0))
-    return (known if every else counted(known)).with_columns(times=pl.col("jaccard") / expected)
+    known = jaccard.drop_nulls("jaccard")
+    rows = (known if every else counted(known)).filter(expected.is_null() | (expected > 0))
+    return rows.with_columns(times=pl.col("jaccard") / expected)
 
 
 def by_pair(sublayers: Mapping[str, pl.DataFrame]) -> tuple[pl.DataFrame, str]:

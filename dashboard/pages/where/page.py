@@ -36,7 +36,7 @@ def _agreement(source: Source) -> Drawn:
         return Drawn(rankings, notes=_NOTES)
     at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
     both = {title: at_rate.filter(sublayer=sublayer) for sublayer, title in SUBLAYER_TITLES.items()}
-    tables = {title: table for title, table in both.items() if table["jaccard"].count()} or both
+    tables = {title: table for title, table in both.items() if findings.beside_random(table).height} or both
     told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
     source.show(agreement.overlaps(tables, "Shared rows"), "jaccard", key="jaccard-cells", finding=told)
     if 0 < findings.by_pair(tables)[0].height <= MOST_PAIRS:
@@ -121,8 +121,8 @@ def _hover(row: dict[str, Any]) -> str:
 
 DEPTH = Part(
     _depth, ("depth",),
-    "Removed rows: bright where many of the block's rows go. More early: at least twice as large a share of the first "
-    "third of the blocks as of the last; more late: the reverse. Mean scores: relative to the selector's "
+    "Removed rows: white is what chance would give. Spare late: at least twice as large a share of the first third of "
+    "the blocks goes as of the last; spare early: the reverse. Mean scores: relative to the selector's "
     "highest; units differ between selectors, so compare where the lines are high, not how high they are.",
 )  # fmt: skip
 PARTS = {"Agreement": AGREEMENT, "Depth": DEPTH}
