@@ -41,7 +41,7 @@ KNOWN = {
     ("dashboard/pages/learn/page.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
     ("dashboard/pages/reference/page.py", "unsafe_allow_javascript=True"): "scrolls to a section of our own documents, "
     "whose anchor is letters, digits and dashes of its title (documents.anchor)",
-    ("dashboard/pages/runs/catalogue.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
+    ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
     (
         "engine/selectors/own_scores.py",

@@ -190,13 +190,6 @@ def rate_of(rate: float) -> float | None:
     return next((one for one in RATES if abs(one - rate) < 1e-9), None)
 
 
-def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequence[str]]:
-    return {
-        "measure": "Removed rows", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
-        "row_rate": formats.rate(rate),
-    }  # fmt: skip
-
-
 def to_live(
     selector: str, order: str, rate: float, model: str = DEMO, run: str = ""
 ) -> Mapping[str, str | Sequence[str]]:

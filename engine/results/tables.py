@@ -257,24 +257,22 @@ def json_schema() -> Json:
     """Of a `manifest.json` of this version (draft 2020-12); `$defs` has `STEM.parquet` for a line of each table, of
     registered plug-ins too, an object by column. Numbers that are not finite, which JSON has not, are as parquet has
     them."""
-    tables = {f"{spec.stem}.parquet": _line_schema(spec) for spec in TABLES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:selector-audit:results:{SHARING_VERSION}",
         "title": "manifest.json of a results folder",
         **manifest_schema(),
-        "$defs": tables,
-    }
-
-
-def _line_schema(spec: TableSpec) -> Json:
-    return {
-        "title": spec.title,
-        "description": f"Written by `{command(spec.stem)}`. A line is named by {', '.join(spec.keys)}.",
-        "type": "object",
-        "properties": {column.name: _value_schema(column) for column in spec.columns},
-        "required": [column.name for column in spec.columns if not column.optional],
-        "additionalProperties": False,
+        "$defs": {
+            f"{spec.stem}.parquet": {
+                "title": spec.title,
+                "description": f"Written by `{command(spec.stem)}`. A line is named by {', '.join(spec.keys)}.",
+                "type": "object",
+                "properties": {column.name: _value_schema(column) for column in spec.columns},
+                "required": [column.name for column in spec.columns if not column.optional],
+                "additionalProperties": False,
+            }
+            for spec in TABLES
+        },
     }
 
 

@@ -10,7 +10,7 @@ from synthetic import write_run
 
 import precomputed
 from dashboard.chat import effects, fetching, measure
-from dashboard.pages.runs import catalogue
+from dashboard.pages.runs import catalogue, importing
 from dashboard.state import access, jobs, results, shipped
 from engine.cli import build_parser
 from engine.records.errors import InputError
@@ -65,9 +65,9 @@ def test_what_is_behind_the_forms_is_closed_too(store):
     with pytest.raises(InputError, match="starting runs is off.*--allow-runs"):
         jobs.Jobs().start(request)
     with pytest.raises(InputError, match="importing runs is off"):
-        catalogue.import_folder(other, store, "new")
+        importing.import_folder(other, store, "new")
     with pytest.raises(InputError, match="importing runs is off"):
-        catalogue.import_zip(io.BytesIO(b""), store, "new")
+        importing.import_zip(io.BytesIO(b""), store, "new")
     with pytest.raises(InputError, match="deleting runs is off"):
         catalogue.delete(store / "first", store)
     with (

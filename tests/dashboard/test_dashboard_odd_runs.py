@@ -14,7 +14,7 @@ from manifests import edited, resealed
 from relatives import relatives
 from synthetic import add_table, stability, sweep, typed, verdicts, write_run
 
-from dashboard.pages.runs import catalogue
+from dashboard.pages.runs import catalogue, importing
 from dashboard.report.report import build
 from dashboard.state import results
 from engine.cli import main
@@ -89,10 +89,10 @@ def test_report_and_import_refuse_it(name: str, tmp_path: Path, capsys: pytest.C
     assert code == 2
     assert told in said
     if name in IMPORTED:
-        catalogue.import_folder(folder, tmp_path / "results", "mine")
+        importing.import_folder(folder, tmp_path / "results", "mine")
         return
     with pytest.raises(InputError) as error:
-        catalogue.import_folder(folder, tmp_path / "results", "mine")
+        importing.import_folder(folder, tmp_path / "results", "mine")
     assert told in str(error.value)
     assert str(error.value).startswith("sweep.parquet")  # not where the copy lay for a moment
     assert ".import-" not in str(error.value)
@@ -118,7 +118,7 @@ def test_signed_files_that_are_no_parquet(change: Any, tmp_path: Path, capsys: p
     assert code == 2
     assert "sweep.parquet is not readable parquet" in said
     with pytest.raises(InputError, match="sweep.parquet is not readable parquet"):
-        catalogue.import_folder(folder, tmp_path / "results", "mine")
+        importing.import_folder(folder, tmp_path / "results", "mine")
 
 
 @pytest.mark.parametrize("place", relatives(range(24), range(0, 24, 5)))
@@ -133,7 +133,7 @@ def test_signed_parquet_with_a_bit_flipped(place: int, tmp_path: Path, capsys: p
     assert bool(said) == bool(code)
     if code:
         with pytest.raises(InputError):
-            catalogue.import_folder(folder, tmp_path / "results", "mine")
+            importing.import_folder(folder, tmp_path / "results", "mine")
 
 
 def manifests() -> dict[str, tuple[tuple[str, ...], Any]]:
@@ -188,7 +188,7 @@ def test_manifests_with_other_types(name: str, tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(InputError, match=r"manifest\.json"):
         results.read_run(folder)
     with pytest.raises(InputError, match=r"manifest\.json"):
-        catalogue.import_folder(folder, tmp_path / "elsewhere", "mine")
+        importing.import_folder(folder, tmp_path / "elsewhere", "mine")
 
 
 @pytest.fixture
@@ -270,5 +270,5 @@ def test_a_zip_goes_through_the_gate_too(tmp_path: Path) -> None:
             archive.write(path, path.name)
     stream.seek(0)
     with pytest.raises(InputError, match=r"^sweep\.parquet: rate is nan"):
-        catalogue.import_zip(stream, tmp_path / "results", "mine")
+        importing.import_zip(stream, tmp_path / "results", "mine")
     assert list((tmp_path / "results").iterdir()) == []

@@ -203,7 +203,7 @@ READERS = """
 import resource, sys
 from pathlib import Path
 import polars, pyarrow.parquet
-from dashboard.pages.runs.catalogue import import_zip
+from dashboard.pages.runs.importing import import_zip
 from engine.data.texts import kept_documents
 from engine.data.pairs import read_pairs
 from engine.data.prompt_sets import read_prompt_sets

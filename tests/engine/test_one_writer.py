@@ -29,8 +29,8 @@ ELSEWHERE = {
     "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
     "engine/commands/replay.py": "the mark in a store, which is known to be one",
     "dashboard/state/jobs.py": "a temporary folder of its own",
-    "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader; imports into a "
-    "hidden folder of its own, which takes a free name",
+    "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader",
+    "dashboard/pages/runs/importing.py": "a hidden folder of its own, which takes a free name",
     "dashboard/pages/rows/cell.py": "a temporary folder of its own",
 }
 

@@ -226,10 +226,9 @@ def _links(picked: sources.Source, points: list[Point], *, zeroed: bool) -> None
             elif rate is None:
                 st.caption("Nothing is removed here." if point.rate == 0 else OFFERED)
             else:
-                menu.link(
-                    edits.TO_ROWS, "rows", edits.to_rows(point.selector, point.order, rate),
-                    icon=":material/grid_on:",
-                )  # fmt: skip
+                cell = {"row_selector": palette.title(point.selector), "row_order": edits.ORDER_TITLES[point.order]}
+                shown = {"measure": "Removed rows", **cell, "row_rate": formats.rate(rate)}
+                menu.link(edits.TO_ROWS, "rows", shown, icon=":material/grid_on:")
                 if zeroed:
                     edits.live_link(scores.folder, scores.load_from, point.selector, point.order, rate)
 

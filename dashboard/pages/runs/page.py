@@ -11,7 +11,7 @@ import streamlit as st
 import precomputed
 from dashboard.charts import formats
 from dashboard.chat import edits, live
-from dashboard.pages.runs import catalogue as runs
+from dashboard.pages.runs import catalogue as runs, importing
 from dashboard.show import layout, selection, tables, tools
 from dashboard.state import access, estimates, job_cards, jobs, results, shipped
 from dashboard.state.estimates import estimated
@@ -160,11 +160,11 @@ def _import(top: Path) -> None:
     if not st.button("Import", key="import", type="primary", disabled=not wanted):
         return
     try:
-        name = name or runs.free_name(wanted, top)
+        name = name or importing.free_name(wanted, top)
         if upload is not None:
-            runs.import_zip(upload, top, name)
+            importing.import_zip(upload, top, name)
         else:
-            runs.import_folder(results.folder_of(path), top, name)
+            importing.import_folder(results.folder_of(path), top, name)
     except InputError as error:
         layout.problem(error)
         return
@@ -222,10 +222,10 @@ def _form(top: Path, found: Sequence[runs.Run]) -> None:
         groups = [group for group in analyze_groups() if "all" in analyses or group in read]
         options = (*own, *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), groups, given))
         name = st.text_input(
-            "Name of the run", key="start_name", placeholder=runs.free_name(Path(model).name, top),
+            "Name of the run", key="start_name", placeholder=importing.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
         ).strip()  # fmt: skip
-    folder = top / (runs.slug(name) if name else runs.free_name(Path(model).name, top))
+    folder = top / (importing.slug(name) if name else importing.free_name(Path(model).name, top))
     with layout.told():
         request = jobs.analysis(model, analyses, folder, preset, options, runs.store_dir())
         st.code(request.command, language=None, wrap_lines=True)

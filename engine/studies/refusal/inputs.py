@@ -119,11 +119,6 @@ class RefusalInputs(StudyInputs):
         return evaluation_text(self.loaded, self.plan)
 
     @cached_property
-    def _lm_text(self) -> Windows:
-        """What the scores of the language model are made from, as `score_model` reads it."""
-        return calibration_text(self.loaded, self.plan.scoring)
-
-    @cached_property
     def contrasts(self) -> list[Contrast]:
         """Algorithm 1 for every selector and domain of the plan, from the store where they are known."""
         return self.contrasts_of(self.calibration)
@@ -366,7 +361,7 @@ class RefusalInputs(StudyInputs):
         left_out = {domain: len(some) for domain, some in self.self_refused(self.calibration).items()}
         scoring = plan.scoring
         reads = not all(get_selector(name).seeded for name in plan.selectors) and not scoring.score_files
-        found = len(self._lm_text.sample_ids) if reads else scoring.samples
+        found = len(calibration_text(self.loaded, scoring).sample_ids) if reads else scoring.samples
         return {
             "selectors": list(plan.selectors),
             **titles_record(plan.selectors),
