@@ -212,7 +212,7 @@ def test_a_run_records_the_mode_and_counts(
             "on (enable_thinking=True)", "off (enable_thinking=False)", begun, None,
         ]  # fmt: skip
         assert [one.get("thinking") for one in specs] == [True, None, None, None]
-        assert on.calibration_spec()["thinking_mode"] == "off (enable_thinking=False)"
+        assert on.calibration_spec["thinking_mode"] == "off (enable_thinking=False)"
         audited = [SweepReplies().record(SimpleNamespace(loaded=one.loaded)) for one in (off, r1)]  # type: ignore[arg-type]
         assert [one["thinking_mode"] for one in audited] == ["off (enable_thinking=False)", begun]
         told = [describe_run({}, {"spec": one}) for one in specs]

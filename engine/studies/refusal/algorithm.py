@@ -196,7 +196,7 @@ class Calibrated(Study[Any]):
         return f"{len(run.contrasts)} contrasts from {pairs} pairs of {', '.join(run.calibration)}"
 
     def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
-        onsets, spec = onsets_record(run.loaded, run.plan.phrases), run.calibration_spec()
+        onsets, spec = onsets_record(run.loaded, run.plan.phrases), run.calibration_spec
         names = [{"selector": contrast.selector, "domain": contrast.domain} for contrast in run.contrasts]
         record = {"file": CONTRAST_FILE, "contrasts": names, "pairs": spec["pairs"], "onsets": onsets}
         text = [

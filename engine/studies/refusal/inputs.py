@@ -193,7 +193,7 @@ class RefusalInputs(StudyInputs):
         self.contrasts  # noqa: B018 - computed here
 
     def write_prepared(self, folder: Path, elapsed_s: float) -> None:
-        spec = self.calibration_spec() | {"onsets": onsets_record(self.loaded, self.plan.phrases)}
+        spec = self.calibration_spec | {"onsets": onsets_record(self.loaded, self.plan.phrases)}
         write_contrasts(folder, self.loaded, self.contrasts, spec, elapsed_s)
 
     def write(
@@ -202,7 +202,7 @@ class RefusalInputs(StudyInputs):
         """The operating points keep what earlier stages measured."""
         fingerprint, record = self.loaded.fingerprint, study.record(self)
         tables = {stem: with_model_name(table, fingerprint) for stem, table in tables.items()}
-        spec = self.spec(results) if info.measures else self.calibration_spec()
+        spec = self.spec(results) if info.measures else self.calibration_spec
         others = {stem: table for stem, table in tables.items() if stem != POINTS}
         write_tables(folder, others, fingerprint, spec | record, elapsed_s)
         if POINTS in tables:
@@ -244,7 +244,7 @@ class RefusalInputs(StudyInputs):
 
     def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
         """Contrasts of this run, and which rows the mask of each operating point removes: 0 or 1 for every row."""
-        entry, now = read_manifest(folder)["files"].get(CONTRAST_FILE), self.calibration_spec()
+        entry, now = read_manifest(folder)["files"].get(CONTRAST_FILE), self.calibration_spec
         if entry and all(entry.get("spec", {}).get(name) == value for name, value in now.items()):
             contrasts = load_contrasts(folder / CONTRAST_FILE)[0]
             found = {f"{one.selector}/{one.domain}/c_comply": one.c_comply for one in contrasts}
@@ -354,6 +354,7 @@ class RefusalInputs(StudyInputs):
         found, n = results[self.on_pairs(edit, pairs)], len(pairs)
         return Rates(Rate(found.refused[:n], found.finished[:n]), Rate(found.refused[n:], found.finished[n:]))
 
+    @cached_property
     def calibration_spec(self) -> Json:
         """What a manifest says about contrasts: prompts and language-model scores."""
         plan = self.plan
@@ -387,7 +388,7 @@ class RefusalInputs(StudyInputs):
         onsets = onset_tokens(self.loaded.tokenizer, plan.phrases)
         fitted = largest_batch(self.loaded.model, REPLIES, plan.batch_size)  # of this process, where memory ran out
         return {
-            **self.calibration_spec(),
+            **self.calibration_spec,
             "onset_tokens": {kind: list(tokens) for kind, tokens in onsets._asdict().items()},
             HELDOUT_RECORD: self._heldout_record(),
             "evaluation": self.evaluation.record(),

@@ -58,7 +58,7 @@ def test_scores_of_ones_own_protect_rows(tiny_run, tmp_path: Path) -> None:
     ranks = [rankdata(scores[one.start : one.start + one.rows]) - 1 for one in layers]
     assert np.allclose(by_activation.lm_rank, np.concatenate([one / (one.size - 1) for one in ranks]))
     assert (random.lm_rank == 0.5).all()
-    recorded = run.calibration_spec()["lm_scores"]["score_files"]["mine"][0]
+    recorded = run.calibration_spec["lm_scores"]["score_files"]["mine"][0]
     assert recorded["file"] == "mine.npz"
     runner = LocalRunner(run.store)
     runner.run([run.nll(UNEDITED)])

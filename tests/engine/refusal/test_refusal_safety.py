@@ -258,8 +258,8 @@ def test_a_few_of_them_are_left_out_and_the_manifest_says_so(demo: LoadedModel, 
     [contrast], [expected] = run.contrasts_of({"hate": pairs}), run.contrasts_of({"hate": whole[1:]})
     np.testing.assert_array_equal(contrast.c_comply, expected.c_comply)
     run.calibration = {"hate": pairs}
-    assert run.calibration_spec()["pairs_left_out"] == {"hate": 1}
-    assert "pairs_left_out" not in small_run(demo, store, domains=("hate",)).calibration_spec()
+    assert run.calibration_spec["pairs_left_out"] == {"hate": 1}
+    assert "pairs_left_out" not in small_run(demo, store, domains=("hate",)).calibration_spec
 
 
 # --- what leaves is measured ---
