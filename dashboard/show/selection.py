@@ -283,9 +283,9 @@ def page_of(table: pl.DataFrame, rows: int, key: str, of: object = None) -> tupl
     return start, table.slice(start, rows)
 
 
-def more(draw: Callable[[], object]) -> None:
+def folded(draw: Callable[[], object], label: str = "More", key: str = MORE) -> None:
     """What is asked for less often, folded below the page's first figures, and drawn when it is unfolded."""
-    fold = st.expander("More", key=MORE, on_change="rerun", bind="query-params")
+    fold = st.expander(label, key=key, on_change="rerun", bind="query-params")
     if fold.open:
         with fold, layout.told():
             draw()

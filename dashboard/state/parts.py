@@ -58,6 +58,6 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator, name: str, part: Part) -> N
     if part.how_to_read:
         layout.how_to_read(part.how_to_read)
     if drawn.more is not None:
-        selection.more(drawn.more)
+        selection.folded(drawn.more)
     file = f"{name.lower().replace(' ', '-')}-{tools.file_name(source.model)}"
     tools.end(drawn.values, file, *drawn.notes, provenance=source.provenance)

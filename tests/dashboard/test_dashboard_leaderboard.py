@@ -85,7 +85,7 @@ def store(tmp_path, monkeypatch):
 
 
 def test_the_overview_has_every_model_that_is_there(store):
-    app = run_page("overview", run="first")
+    app = run_page("overview", run="first", leaderboard="true")
     assert not app.exception
     table = board(app)
     sources = set(table["Source"])
@@ -100,11 +100,11 @@ def test_the_overview_has_every_model_that_is_there(store):
 
 def test_a_damaged_table_of_one_run_leaves_the_others(store):
     (store / "first" / "verdicts.parquet").write_bytes(b"x")
-    app = run_page("overview", run="second")
+    app = run_page("overview", run="second", leaderboard="true")
     assert not app.exception
     found = board(app)
     first = found[found["Source"] == f"Run first: {MODEL}"]
     assert len(first) == len(SLOPES)
     assert first[VERDICT].isna().all()
     assert UNMASKED_NLL > 0
-    assert on_the_page.LEADERBOARD in [one.value for one in app.header]
+    assert on_the_page.LEADERBOARD in [one.label for one in app.expander]

@@ -270,9 +270,9 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     best = over.sort("accuracy", descending=True, maintain_order=True)["selector"].to_list()
     who = words.listed(list(map(palette.title, best)))
     rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
-    stays, does = words.verb(best, "stays", "stay"), words.verb(rest, "does", "do")
-    others = f"{_rest(rest)} cannot be told from it" if beyond else f"{_rest(rest)} {does} not"
-    return f"{heading}: {who} {stays} above chance {when}; {others}"
+    others = f"{words.titles(rest)} cannot" if len(rest) <= 2 else "no other can"
+    others = f"{others} be told from it" if beyond else f"{_rest(rest)} {words.verb(rest, 'does', 'do')} not"
+    return f"{heading}: {who} {words.verb(best, 'stays', 'stay')} above chance {when}; {others}"
 
 
 def above_chance(points: pl.DataFrame, wanted: float = RATE) -> pl.DataFrame:

@@ -32,13 +32,16 @@ _KEPT = {"exact": "the same bits", "rounding": "the same but for rounding", "mov
 
 
 def _verdict(source: Source) -> Drawn:
-    """The quadrant, and the ledger of the source's tables, made anew from them; returns the claims that are shown."""
+    """The quadrant; folded, the ledger of the source's tables, made anew from them, whose claims are returned."""
     with layout.told():
         _quadrant(source, source.table("verdicts"))
     table = ledger({stem: source.table(stem) for stem in needed() if source.has(stem)})
     if table.is_empty():
         st.info("These tables support no sentence of the ledger; run `selector-audit analyze MODEL all` on a model.")
-        return Drawn(table, lambda: _verdict_more(source))
+    return Drawn(table, lambda: _verdict_more(source, table))
+
+
+def _ledger(table: pl.DataFrame) -> None:
     offered = [name for name in TIERS if name in table["tier"]]
     tiers = selection.choose_several("Evidence", offered, "claim_tiers")
     shown = table.filter(pl.col("tier").is_in(tiers))
@@ -57,7 +60,6 @@ def _verdict(source: Source) -> Drawn:
         column_config={"Number": st.column_config.NumberColumn(format="%.3g"),
                        "p": st.column_config.NumberColumn(format="%.2g")},
     )  # fmt: skip
-    return Drawn(shown, lambda: _verdict_more(source))
 
 
 def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
@@ -90,8 +92,10 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     )
 
 
-def _verdict_more(source: Source) -> None:
-    """What the kinds of evidence are, and which verdicts hang on where a limit was set."""
+def _verdict_more(source: Source, table: pl.DataFrame) -> None:
+    """The ledger, what its kinds of evidence are, and which verdicts hang on where a limit was set."""
+    if not table.is_empty():
+        _ledger(table)
     kinds = "; ".join(f"**{name}**: {meaning}" for name, meaning in TIERS.items())
     st.caption(f"The kinds of evidence, the strongest first: {kinds}.")
     if source.has("verdict_moves"):
@@ -104,7 +108,7 @@ def _verdict_more(source: Source) -> None:
 VERDICT = Part(
     _verdict, ("verdicts", *needed()),
     "To be stable is not to be right: a selector at the bottom right gives the same answer every time, and the answer "
-    "is wrong. Below, each sentence that the tables support, with its evidence.",
+    "is wrong. Under More, each sentence that the tables support, with its evidence.",
 )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ import streamlit as st
 from dashboard.charts import formats, overview, palette, series, verdict_chips
 from dashboard.charts.findings import believed, curves as curve_findings
 from dashboard.pages.overview import watch_it
-from dashboard.show import layout, menu, stage, tables, tools
+from dashboard.show import layout, menu, selection, stage, tables, tools
 from dashboard.state import offers, results, shipped, sources
 from dashboard.state.offers import Offer
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_to_type
+from engine.stats.limits import Thresholds
 from engine.studies.verdict.judged_selectors import as_judged_now
 from precomputed.paper_tables import load_table
 
@@ -50,7 +51,7 @@ _PAPER_STORY = (
     "A model of the paper, as printed. Where the printed sizes disagree with public configurations, Reference "
     "says so under Paper tables."
 )
-LEADERBOARD = "Leaderboard"
+LEADERBOARD = "Leaderboard: all models, selector by selector"
 _LEADERBOARD_ALT = "Every selector on every model: log gap, LeRF harm, verdict and stability."
 _LEADERBOARD_WORDS = (
     "**Rows that can go**, lowest scores first, before perplexity doubles: large is good. At {rate:.0%} of the rows "
@@ -60,17 +61,18 @@ _LEADERBOARD_WORDS = (
     "scale: compare selectors within a model, and their order between models."
 )
 VERDICT_WORDS = (
-    "**Sufficient**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much. **Specific**: "
-    "both differ from random rows of the same layers, so that it is more than where its rows lie. **Faithful**: both, "
-    "✓ before the name. **Stable**: other calibration text gives nearly the same masks. **Robust**: the ranking stays "
-    "the same, but for rounding, when the weights are rewritten without changing what the model computes; a random "
-    "ranking passes this too. **No text**: it reads none. Each chip opens its evidence. **Budget**: the mark lies on "
-    "its 95% interval, on a logarithmic scale; the dotted line is at random rows."
+    f"**Sufficient**: without its lowest {Thresholds().rate:.0%} (LeRF) the model suffers little, without its highest "
+    "(MoRF) much; a large budget may end before that. **Specific**: both differ from random rows of the same layers, "
+    "so that it is more than where its rows lie. **Faithful**: both, ✓ before the name. **Stable**: other calibration "
+    "text gives nearly the same masks. **Robust**: the ranking stays the same, but for rounding, when the weights are "
+    "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
+    "Each chip opens its evidence. **Budget**: the mark lies on its 95% interval, on a logarithmic scale; the dotted "
+    "line is at random rows."
 )
 _NAME_PX, _BUDGET_PX, _GAP_PX = 150, 170, 8
-_CHIP_PX = dict(zip(verdict_chips.QUESTIONS, (100, 128, 112, 112), strict=True))
+_CHIP_PX = dict(zip(verdict_chips.QUESTIONS, (124, 128, 112, 112), strict=True))
 GLOSS = {
-    verdict_chips.SUFFICIENT: "half random's harm or less",
+    verdict_chips.SUFFICIENT: f"harm at {Thresholds().rate:.0%}: half random's or less",
     verdict_chips.SPECIFIC: "beats random rows of its layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
@@ -124,8 +126,8 @@ def _results(picked: sources.Source) -> None:
             _verdicts(picked, sentence=watched)
     notes, origin = list[str](), list[str]()
     if curves is not None:
-        with layout.told():
-            _leaderboard(offers.offers(picked.kind, curves, picked.run))
+        own = curves
+        selection.folded(lambda: _leaderboard(offers.offers(picked.kind, own, picked.run)), LEADERBOARD, "leaderboard")
         origin = [curves.provenance]
     origin += picked.provenance
     if not picked.published:
@@ -195,10 +197,9 @@ def _leaderboard(offered: dict[str, Offer]) -> None:
     lines = overview.leaderboard([_entry(offer) for offer in (chosen or offered).values()])
     if lines.is_empty():
         return
-    layout.section(LEADERBOARD)
     table = overview.leaderboard_table(lines.sort("log_gap", descending=True, nulls_last=True, maintain_order=True))
     tables.show(
-        table, alt=_LEADERBOARD_ALT, key="leaderboard", height=min(38 + 35 * lines.height, 460), placeholder="–",
+        table, alt=_LEADERBOARD_ALT, key="leaderboard-table", height=min(38 + 35 * lines.height, 460), placeholder="–",
         column_config=dict.fromkeys((overview.VERDICT, overview.STABLE), st.column_config.Column(width=110)),
     )  # fmt: skip
     said = [_LEADERBOARD_WORDS.format(rate=overview.RATE)]

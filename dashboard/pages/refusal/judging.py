@@ -48,7 +48,7 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
             shown = _quality(found, stage, bar) if view == QUALITY else side_by_side(found)
     layout.how_to_read(HOW_TO_READ)
     _try_one()
-    selection.more(_how_to)
+    selection.folded(_how_to)
     name = "judge-rates" if view == QUALITY else "judge-disagreements"
     tools.end(shown, name, provenance=[found.provenance] if found else [])
 
