@@ -219,7 +219,7 @@ def quadrant(
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    low, high = _widened([*drawn[column], limit, goal])
+    low, high = _widened([*drawn[column], limit, goal], 0.25)  # with room for the zones' names
     for y0, y1, colour in ((low, limit, palette.REFERENCE), (goal, high, _GOAL)):
         figure.add_shape(
             type="rect", x0=stable_from, x1=right, y0=y0, y1=y1, opacity=0.13, fillcolor=colour, line={"width": 0},
@@ -308,9 +308,9 @@ def _hover(row: dict[str, object]) -> str:
     return "<br>".join(lines)
 
 
-def _widened(values: Sequence[float]) -> tuple[float, float]:
+def _widened(values: Sequence[float], by: float = 0.15) -> tuple[float, float]:
     low, high = min(values), max(values)
-    margin = max(0.15 * (high - low), 0.02)
+    margin = max(by * (high - low), 0.02)
     return low - margin, high + margin
 
 

@@ -104,7 +104,7 @@ def curves(
     if max(ceilings, default=top) > top:
         text = "at or above the ceiling"
         if saturated is not None:
-            text = f"{DESTROYED}: perplexity above {formats.perplexity(saturated)}"
+            text = f"{DESTROYED}: above {formats.perplexity(saturated)}"
         top = ceiling_band(figure, text, spread=limit is not None)
     for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
         look = palette.style(row["selector"])

@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard.charts import axes, lines, palette
+from dashboard.charts import axes, figure_size, lines, palette
 
 _LINE_PX, _BETWEEN_PX, _BOTTOM_PX, _TOP_PX = 34, 58, 84, 24  # of panels
+_PAD, _NARROW = "\u2007", 4  # as wide as a digit; so many panels beside each other have room for one tick
 SHARE = {"range": [-0.03, 1.03], "tickformat": ".0%"}  # of an axis of rates, with room for marks at its ends
 
 
@@ -101,11 +102,15 @@ def panels(
     where = [{"row": 1, "col": 1}, *others]
     figure.update_yaxes(**axes.places(list(map(html.escape, labels))), automargin=True)
     figure.update_xaxes(**{"zeroline": False, **axis})
+    figure.update_annotations(font_size=figure_size.NOTE_PX + 1)
     if len(titles) > 1:  # there is room for twice as many
         ticks = axis["tickvals"]
         between = [(a + b) / 2 for a, b in pairwise(ticks)]
-        figure.update_xaxes(tickvals=sorted([*ticks, *between]), row=1, col=1)
-    for place in where[-columns:]:
-        figure.update_xaxes(**axes.titled(title), **place)
+        first, *inner, last = (f"{tick:.0%}" for tick in ticks)
+        rest = [_PAD * len(first) + first, *inner] if columns < _NARROW else [""] * len(ticks[1:])
+        inside = [*rest, last + _PAD * len(last)]
+        figure.update_xaxes(ticktext=inside, tickangle=0)  # on a phone they would stand in the next panel
+        figure.update_xaxes(tickvals=sorted([*ticks, *between]), ticktext=None, row=1, col=1)
+    figure.update_xaxes(**axes.titled(title), **where[-1 - (len(where[1:]) - 1) % columns // 2])
     top = lines.TOP + _TOP_PX
     return lines.finished(figure, heading, below, top + height + _BOTTOM_PX, _BOTTOM_PX, top=top), where

@@ -104,3 +104,5 @@ def _grow(part: Any, names: tuple[str, ...], scale: float) -> None:
         value = getattr(part, name, None) if name in part else None
         if isinstance(value, int | float):
             setattr(part, name, value * scale)
+        elif isinstance(value, list | tuple):  # of marks, one for each
+            setattr(part, name, [one * scale for one in value])

@@ -24,7 +24,7 @@ def measured(points: pl.DataFrame, kind: str = "malign") -> pl.DataFrame:
     return points.filter(pl.col("k").is_not_null() & pl.col(column).is_not_null()) if column in points else points[:0]
 
 
-def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
+def edits(points: pl.DataFrame, kind: str, chosen: str, of: str, *, mean_alone: bool = False) -> go.Figure:
     """A panel per domain, before them one of their mean, and a line per selector: share of prompts refused before,
     after with its interval, and under random rows of the same layers, the mean of their seeds.
     points: `measured` rows of `operating_points`; kind: `malign` or `benign`; chosen: the id of the edit that has a
@@ -34,7 +34,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
     order = strongest_first(points)
     panels = [(palette.capital(domain), points.filter(domain=domain)) for domain in domains]
     if len(domains) > 1:
-        panels.insert(0, (f"Mean of {len(domains)} domains", mean_of(points, kind)))
+        panels = [(f"Mean of {len(domains)} domains", mean_of(points, kind)), *([] if mean_alone else panels)]
     drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
     few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
@@ -57,7 +57,11 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str) -> go.Figure:
     figure.update_traces(showlegend=False, cliponaxis=False)
     keys = [
         ("unedited", "circle-open", palette.BEFORE),
-        ("edited, in its selector's mark" + "; large: the one shown below" * bool(chosen), "square", palette.REFERENCE),
+        (
+            "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone),
+            "square",
+            palette.REFERENCE,
+        ),
     ]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
         keys.append(("random rows of the same layers, mean", "x-thin", palette.REFERENCE))

@@ -61,7 +61,7 @@ def test_what_is_destroyed_stands_in_order_in_a_zone_above_the_axis(drawn):
     assert zone.y0 < lrp.y[2] < lrp.y[3] < zone.y1 == figure.layout.yaxis.range[1]
     assert list(lrp.error_y.array[2:]) == [0.0, 0.0]
     assert lrp.error_y.array[1] == before.error_y.array[1] > 0
-    assert any(note.text == "destroyed: perplexity above 1,097" for note in figure.layout.annotations)
+    assert any(note.text == "destroyed: above 1,097" for note in figure.layout.annotations)
     lerf = curve_chart.curves(drawn, "lerf", baseline=2.0, saturated=7.0)
     assert lerf.layout.yaxis.range == figure.layout.yaxis.range  # one axis for both orders
     unharmed = curve_chart.curves(drawn, "morf", baseline=2.0, saturated=12.5)

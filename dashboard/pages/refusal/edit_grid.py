@@ -11,7 +11,7 @@ from dashboard.charts import formats, lines, palette, refusal_edits, refusal_val
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.charts.lines import Axis
 from dashboard.pages.refusal import cell as refusal_cell
-from dashboard.show import layout, selection, tables, tools
+from dashboard.show import layout, selection, stage, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from dashboard.state.sources import Source
@@ -75,9 +75,8 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(shown_rows, kind)
-        return refusal_edits.edits(
-            shown_rows, kind, chosen, f"model: {html.escape(formats.model_title(source.model))}; {of}"
-        ), sentence
+        of = f"model: {html.escape(formats.model_title(source.model))}; {of}"
+        return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 

@@ -11,7 +11,7 @@ from dashboard.charts.findings.curves import above_chance, accuracy, rate_told
 from dashboard.charts.formats import task_title
 from dashboard.charts.line_ends import stand_back
 from dashboard.charts.lines import Axis
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, selection, stage, tools
 from dashboard.state import parts, shipped, sources
 from dashboard.state.parts import Drawn, Part
 from engine.studies.estimate_words import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose, pairs_sentence
@@ -63,7 +63,9 @@ def show(source: sources.Source) -> Drawn:
         source.show(figure, name, finding=accuracy(points, heading), below=below)
         return Drawn(shown, notes=notes)
     panels = {heading: points} if len(tasks) > 1 else {}
-    panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
+    if not panels or not stage.on():  # there is no room for them in its type
+        each = {task: over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
+        panels |= {palette.capital(task_title(task)): own for task, own in each.items()}
     bars = "" if points["error"].null_count() else "; filled: told from chance"
     figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)
     source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
