@@ -61,10 +61,6 @@ def _is_token(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value <= _LARGEST)
 
 
-def _are_tokens(value: Any) -> bool:
-    return _is_token(value) or (isinstance(value, list) and all(type(one) is int and one >= 0 for one in value))
-
-
 def _is_rotation(value: Any) -> bool:
     """Rotary embeddings without scaling, or scaled as by Llama 3; of Gemma 3 for each kind of attention."""
     if value is None:
@@ -105,7 +101,9 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
         lambda value: isinstance(value, bool),
     ),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),
-    "eos_token_id": _are_tokens,
+    "eos_token_id": lambda value: (
+        _is_token(value) or (isinstance(value, list) and all(type(one) is int and one >= 0 for one in value))
+    ),
     "rope_theta": _is_base,
     **dict.fromkeys(("rope_parameters", "rope_scaling"), _is_rotation),
     "layer_types": lambda value: isinstance(value, list) and all(one in _KINDS for one in value),
