@@ -30,10 +30,8 @@ def plain_layout(config: Mapping[str, Any]) -> RowIndex | None:
         return None
     if (config.get("pad_token_id") or 0) >= config["vocab_size"]:
         return None
-    if len(config.get("layer_types", range(blocks))) != blocks:
-        return None
     by_kind = {*(config.get("rope_parameters") or ())} == {*_KINDS}  # as Gemma 3 has it, and only Gemma 3
-    if by_kind != (config["model_type"] == "gemma3_text"):
+    if by_kind != (config["model_type"] == "gemma3_text") or len(config.get("layer_types", range(blocks))) != blocks:
         return None
     attention, kv = heads * head_dim, kv_heads * head_dim
     rows = (attention, kv, kv, hidden, intermediate, intermediate, hidden)
@@ -63,10 +61,8 @@ def _is_token(value: Any) -> bool:
 
 def _is_rotation(value: Any) -> bool:
     """Rotary embeddings without scaling, or scaled as by Llama 3; of Gemma 3 for each kind of attention."""
-    if value is None:
-        return True
     if not isinstance(value, dict):
-        return False
+        return value is None
     if value.keys() == {*_KINDS}:
         return all(isinstance(inner, dict) and _is_rotation(inner) for inner in value.values())
     scaled = {"factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings"}
