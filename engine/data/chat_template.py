@@ -151,6 +151,9 @@ def _no_generation_prompt(source: str, special: str, in_parts: bool, prompt: str
     except (TemplateFailed, OverLimit):
         return ""  # no dialogue to compare with
     head, found, _ = dialogue.partition(_REPLY)
+    behind = prompt.strip().removeprefix(head.strip()).strip() if found else ""
+    if behind and behind == json.loads(special).get("eos_token"):
+        return f"puts {behind!r} where the reply begins, so that a prompt would be over before it"
     if not found or prompt.strip() != without.strip() or not head.startswith(prompt.strip()):
         return ""
     missing = head[len(prompt.strip()) :].strip()

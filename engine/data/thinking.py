@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 Marks = tuple[str, str]  # around a thinking part
 _WORD = (
-    r"(?:\w+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|scratch_?pad|analysis|reflection|deliberation|"
-    r"chain_of_thought|cot|(?:inner|internal)_?(?:monologue|thoughts?|thinking|reasoning))"
+    r"(?:(?!begin|start|end)[a-z]+[:_-]|ant|inner|internal){0,2}"
+    r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|scratch[_-]?pad|analysis|reflection|deliberation|rationale|monologue|"
+    r"cot|chain[_-]of[_-]thought)(?:[_-](?:content|process|part|trace|steps?))?"
 )
 # Marks that name what they hold: Qwen3, DeepSeek-R1 and many others; Seed-OSS (a name before it); Magistral; Kimi;
 # OpenThinker; Command A; and their relatives.
@@ -65,7 +66,7 @@ _CHANNEL, _FINAL = "<|channel|>", "<|channel|>final<|message|>"
 _HARMONY = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>")
 _LAST = 16  # tokens of a prompt that hold whatever its template opens at the end
 _SPLIT = re.compile(r"""split\(\s*(['"])((?:(?!\1).)+)\1\s*\)""")
-FORMS = 2  # in keys of what was judged: another number where the forms have changed
+FORMS = 3  # in keys of what was judged: another number where the forms have changed
 NEVER_CLOSED = "never closed"
 
 

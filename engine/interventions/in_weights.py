@@ -38,7 +38,8 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
     module = model.model if isinstance(model, LoadedModel) else model
     rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
     row_ids = checked_mask(mask, rows.n_rows)
-    lock = model.lock if isinstance(model, LoadedModel) else _lock_of(module)
+    with _guard:
+        lock = model.lock if isinstance(model, LoadedModel) else _locks.setdefault(module, threading.RLock())
     with lock, Undone() as steps, steps:
         with _guard:
             if module in _masked:
@@ -53,11 +54,6 @@ def is_masked(module: nn.Module) -> bool:
     """Are rows of this model zero now?"""
     with _guard:
         return module in _masked
-
-
-def _lock_of(module: nn.Module) -> threading.RLock:
-    with _guard:
-        return _locks.setdefault(module, threading.RLock())
 
 
 def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], steps: Undone) -> None:

@@ -11,7 +11,6 @@ from engine.data.tables_of_text import (
     REFUSAL_UNDERSTOOD,
     TRUTH_UNDERSTOOD,
     columns,
-    is_harmful,
     is_refusal,
     says_nothing,
     text_rows,
@@ -159,12 +158,14 @@ def _label(where: str, column: str | None, value: str) -> bool | None:
     if column is None or not value:
         return None
     meaning = is_refusal(value)
-    # In a column `compliant` a 1 says the opposite; in `harmful` it says nothing of refusal.
-    if meaning is None and (says := truth(value)) is not None and is_harmful(column.removeprefix("is_")) is None:
+    # In a column `compliant` a 1 says the opposite; in one whose name does not say what is true, it says nothing.
+    names = column in LABEL_COLUMNS or is_refusal(column) is not None
+    if meaning is None and names and (says := truth(value)) is not None:
         meaning = says != (is_refusal(column) is False)
     if meaning is None:
         raise InputError(
             f"{where}: {value!r} in column {column!r} is no label of a reply; understood are {REFUSAL_UNDERSTOOD}; and "
-            f"{TRUTH_UNDERSTOOD} for whether it refuses; name another column with --label-column, or {NO_COLUMN!r}"
+            f"{TRUTH_UNDERSTOOD} in a column called refused, compliant or the like; name another column with "
+            f"--label-column, or {NO_COLUMN!r}"
         )
     return meaning

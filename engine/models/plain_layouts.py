@@ -30,10 +30,8 @@ def plain_layout(config: Mapping[str, Any]) -> RowIndex | None:
         return None
     if (config.get("pad_token_id") or 0) >= config["vocab_size"]:
         return None
-    if len(config.get("layer_types", range(blocks))) != blocks:
-        return None
     by_kind = {*(config.get("rope_parameters") or ())} == {*_KINDS}  # as Gemma 3 has it, and only Gemma 3
-    if by_kind != (config["model_type"] == "gemma3_text"):
+    if by_kind != (config["model_type"] == "gemma3_text") or len(config.get("layer_types", range(blocks))) != blocks:
         return None
     attention, kv = heads * head_dim, kv_heads * head_dim
     rows = (attention, kv, kv, hidden, intermediate, intermediate, hidden)
@@ -61,16 +59,10 @@ def _is_token(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value <= _LARGEST)
 
 
-def _are_tokens(value: Any) -> bool:
-    return _is_token(value) or (isinstance(value, list) and all(type(one) is int and one >= 0 for one in value))
-
-
 def _is_rotation(value: Any) -> bool:
     """Rotary embeddings without scaling, or scaled as by Llama 3; of Gemma 3 for each kind of attention."""
-    if value is None:
-        return True
     if not isinstance(value, dict):
-        return False
+        return value is None
     if value.keys() == {*_KINDS}:
         return all(isinstance(inner, dict) and _is_rotation(inner) for inner in value.values())
     scaled = {"factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings"}
@@ -105,7 +97,9 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
         lambda value: isinstance(value, bool),
     ),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),
-    "eos_token_id": _are_tokens,
+    "eos_token_id": lambda value: (
+        _is_token(value) or (isinstance(value, list) and all(type(one) is int and one >= 0 for one in value))
+    ),
     "rope_theta": _is_base,
     **dict.fromkeys(("rope_parameters", "rope_scaling"), _is_rotation),
     "layer_types": lambda value: isinstance(value, list) and all(one in _KINDS for one in value),

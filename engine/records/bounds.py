@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import math
 import re
@@ -134,12 +135,22 @@ def parsed(text: str | bytes) -> Any:
     raise deep
 
 
-def parquet(path: Path, rows: int = MAX_ROWS) -> pl.DataFrame:
-    """A parquet table. rows: at most so many."""
+def parquet(path: Path, rows: int = MAX_ROWS, most: int = MAX_DECODED_BYTES, read: bytes = b"") -> pl.DataFrame:
+    """A parquet table. rows: at most so many. most: bytes of its values. read: the file's, where they were read."""
     import polars as pl
 
     check_parquet(path, rows)
-    return pl.read_parquet(path, glob=False)  # a folder may be called [a]
+    table = pl.read_parquet(io.BytesIO(read) if read else path, glob=False)  # a folder may be called [a]
+    need("its texts have", sum(map(_value_bytes, table)), most, " bytes")
+    return table
+
+
+def _value_bytes(column: pl.Series) -> int:
+    """Of all values of a column: each text as often as it stands there, though the column keeps it once."""
+    categories = any(kind in f"{column.dtype}" for kind in ("Categorical", "Enum("))
+    if categories and column.dtype.is_nested():
+        raise BadFile(f"its column {column.name[:80]!r} holds lists or objects with categories; write texts there")
+    return int(column.cat.len_bytes().sum() if categories else column.estimated_size())
 
 
 def check_parquet(path: Path, rows: int = MAX_ROWS) -> int:
@@ -182,14 +193,8 @@ def check_parquet(path: Path, rows: int = MAX_ROWS) -> int:
 
 def texts(path: Path) -> list[dict[str, Any]]:
     """The lines of a parquet table of texts that people wrote: here each line is an object of its own."""
-    import polars as pl
-
-    table = parquet(path, MAX_TEXTS)
+    table = parquet(path, MAX_TEXTS, MAX_TEXT_BYTES)
     need("it has", table.width * table.height, MAX_VALUES, " values")
-    nested = [name for name, kind in table.schema.items() if kind.is_nested()]
-    characters = sum(int(table[name].str.len_bytes().sum()) for name, kind in table.schema.items() if kind == pl.String)
-    characters += sum(int(table[name].estimated_size()) for name in nested)
-    need("its texts have", characters, MAX_TEXT_BYTES, " bytes")
     return table.to_dicts()
 
 

@@ -5,7 +5,6 @@ command begins, `write_atomic` again right before the new file takes the place o
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from engine.records.errors import InputError
@@ -79,10 +79,8 @@ def _lives(pid: int) -> bool:
         return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -139,11 +137,12 @@ def check_folder_of(path: Path, option: str, *, made: bool) -> None:
     """`InputError` unless the folder of `path` is there and can be written to or, if it is `made`, can be made."""
     for folder in path.absolute().parents:
         if folder.is_dir():
-            if not os.access(folder, os.W_OK | os.X_OK):
-                whole = os.statvfs(folder).f_flag & os.ST_RDONLY if hasattr(os, "statvfs") else 0
-                why = os.strerror(errno.EROFS if whole else errno.EACCES)
-                raise InputError(f"cannot write to the folder {folder} ({why}); give a writable folder with {option}")
-            return
+            try:
+                with TemporaryFile(dir=folder):  # what a file system says of itself is not what it does
+                    return
+            except OSError as error:
+                why = f"cannot write to the folder {folder} ({error.strerror})"
+                raise InputError(f"{why}; give a writable folder with {option}") from None
         if os.path.lexists(folder):
             raise InputError(f"{folder} is no folder; give a writable folder with {option}")
         if not made:

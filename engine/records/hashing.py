@@ -25,7 +25,7 @@ _NOT_DATA = ":(exclude)precomputed/demo"  # a git pathspec
 def check_threads() -> None:
     """`InputError` for a number of threads at which polars panics instead of reading its first table."""
     given = os.environ.get("POLARS_MAX_THREADS", "")
-    if given.strip().isdigit() and not 1 <= int(given) <= _MOST_THREADS:
+    if given.strip().removeprefix("+").isdecimal() and not 1 <= int(given) <= _MOST_THREADS:
         raise InputError(
             f"POLARS_MAX_THREADS must be in 1 to {_MOST_THREADS:,}, got {given}; unset it, or give the number of cores"
         )

@@ -243,8 +243,7 @@ def _table(path: Path, content: bytes) -> pl.DataFrame:
     import polars as pl
 
     if path.suffix.lower() == ".parquet":
-        bounds.check_parquet(path)
-        table = pl.read_parquet(io.BytesIO(content))
+        table = bounds.parquet(path, read=content)
     else:
         bounds.need("it has", content.count(b"\n"), bounds.MAX_ROWS, " lines")
         table = pl.read_csv(io.BytesIO(content), infer_schema=False)

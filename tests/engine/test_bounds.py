@@ -26,6 +26,7 @@ from engine.judges.given_replies import read_replies
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
+from engine.selectors.own_scores import read_scores
 
 SOME = 300_000  # lines of a parquet bomb in a test; of 400 columns it decodes to 1.9 GB
 
@@ -132,6 +133,25 @@ def test_one_text_shared_by_many_lines_is_counted_as_often_as_it_would_be_copied
     pq.write_table(pa.table({"reply": long}), path, compression="zstd", write_statistics=False, store_schema=False)
     with pytest.raises(InputError, match="its texts have 1,000,000,000 bytes"):
         read_replies(path)
+
+
+@pytest.mark.parametrize("inside", ["", "list", "object"])
+@pytest.mark.parametrize("kind", ["text", "category", "bytes"])
+def test_nor_are_categories_bytes_and_what_lies_in_lists_and_objects_more_than_is_read(tmp_path, kind, inside):
+    one = pa.array([b"a" * 50_000]) if kind == "bytes" else pa.array(["a" * 50_000])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(40_000, np.int8)), one)
+    if inside == "list":
+        column = pa.ListArray.from_arrays(pa.array(np.arange(40_001, dtype=np.int32)), column)
+    elif inside == "object":
+        column = pa.StructArray.from_arrays([column], ["a"])
+    table, path = pa.table({"reply": column, "score": np.zeros(40_000)}), tmp_path / "a.parquet"
+    try:  # with the schema, from which categories are known
+        pq.write_table(table, path, write_statistics=False, store_schema=kind == "category")
+    except pa.ArrowNotImplementedError:
+        pytest.skip("nobody writes it so")
+    for read in (read_replies, read_scores):
+        with pytest.raises(InputError, match=r"its texts have 2,000,\d{3},000 bytes|objects with categories"):
+            read(path)
 
 
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}

@@ -96,6 +96,8 @@ UNUSABLE = {
     "reversed": (template("{{ m.content[::-1] }}"), "leaves out or changes"),
     "no generation prompt": (template("{{ m.content }}", begin=""), "does not write '<|assistant|>' where the reply"),
     "a blank one": (template("{{ m.content }}", begin="{% if add_generation_prompt %}\n{% endif %}"), "no g"),
+    "over before it": (template("{{ m.content }}", begin=BEGIN.replace("nt|>", "nt|>{{ eos_token }}")), "puts .<eos>."),
+    "over whoever asks": (template("{{ m.content }}", begin="<|assistant|>{{ eos_token }}\n"), "where the reply"),
     "raises": ("{{ raise_exception('never') }}", r"fails \(never\)"),
     "divides": (template("{{ 1 // 0 }}{{ m.content }}"), "ZeroDivisionError"),
     "undefined filter": (template("{{ m.content | shout }}"), "No filter named 'shout'"),

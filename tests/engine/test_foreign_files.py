@@ -122,6 +122,21 @@ RESULT_NAMES = {
     "verdicts.parquet": ("table", "own table"),
     "mask-lrp-hate.safetensors": ("weights", "tensors", "text", "own contrasts", "listening"),
 }
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no such file system here")
+@pytest.mark.parametrize("folder", ["/proc", "/proc/self", "/sys"])
+def test_a_folder_that_takes_no_files_is_refused_though_it_may_be_written_to(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the system lets root do in such a place is not what can be done there."""
+    for command in ("sweep demo", "refusal run demo", "mask demo --selector lrp --rate 0.1"):
+        name = f"{folder}/new.safetensors" if "mask" in command else f"{folder}/new"
+        line = refused([*command.split(), "--out", name, "--store", str(tmp_path / "store")], capsys)
+        assert f"cannot write to the folder {folder} (" in line
+    assert "--store" in refused(["sweep", "demo", "--store", f"{folder}/store"], capsys)
+
+
 MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "a.gguf")
 OF_FOLDERS = ["score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal compose demo"]
 

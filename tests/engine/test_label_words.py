@@ -70,3 +70,11 @@ def test_a_flag_says_what_its_column_says(column: str, tmp_path: Path) -> None:
     assert labelled(tmp_path, 1, column) == [False]
     assert labelled(tmp_path, "no", column) == [True]
     assert labelled(tmp_path, "refused", column) == [True]  # words speak for themselves
+
+
+@pytest.mark.parametrize("column", ["jailbroken", "attack_success", "helpful", "correct", "flagged", "unsafe", "score"])
+@pytest.mark.parametrize("value", [1, "0.0", "yes"])
+def test_a_flag_of_something_else_is_no_guess(column: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"in column '{column}' is no label of a reply.*a column called refused"):
+        labelled(tmp_path, value, column)
+    assert labelled(tmp_path, "compliance", column) == [False]

@@ -152,7 +152,7 @@ def test_a_panic_in_a_command_is_one_line(
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("threads", ["0", "00", "4096", "99999999999"])
+@pytest.mark.parametrize("threads", ["0", "00", " 0", "+0", "4096", "99999999999"])
 def test_a_number_of_threads_at_which_polars_panics(
     threads: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
