@@ -24,6 +24,7 @@ from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
 from engine.studies.audit.agreement import spearman_table
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.verdicts import ANSWERS
 from engine.studies.base import AUDIT, Tables, whole_plan
 from engine.studies.conduct import run_studies
 from engine.studies.estimate_words import nearly_ours
@@ -48,12 +49,10 @@ class Audited:
 
     def __repr__(self) -> str:
         lines = [f"{', '.join(self.tables)} in {self.folder}"]
-        if "verdicts" in self.tables:
-            lines += [
-                f"{row['selector']}: {row['validity']}; specific: {row['specific']}; stability: {row['stability']}"
-                + (f"; {self.alike[row['selector']]}" if row["selector"] in self.alike else "")
-                for row in self.verdict.iter_rows(named=True)
-            ]
+        for row in self.verdict.iter_rows(named=True) if "verdicts" in self.tables else ():
+            validity, alike = ANSWERS.get(row["validity"], row["validity"]), self.alike.get(row["selector"])
+            words = [f"{row['selector']}: {validity}", f"specific: {row['specific']}", f"stability: {row['stability']}"]
+            lines.append("; ".join([*words, *filter(None, [alike])]))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -150,3 +150,9 @@ def test_pages_fit_a_phone_and_a_wall_and_the_search_leads_on(page_of):
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.locator("#theme").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_a_figures_button_has_no_box_of_its_own(page_of):
+    group = page_of("curves.html").locator(".modebar-group").first  # always in sight where nothing hovers
+    group.hover()
+    assert group.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)"

@@ -25,6 +25,7 @@ from engine.records.manifest import read_manifest
 from engine.run.audit_plan import AuditPlan
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY, selector_ids
+from engine.studies.audit.verdicts import ANSWERS
 from engine.studies.estimate_words import GLOSSARY, glossary_line
 
 TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
@@ -426,7 +427,7 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
         found.plot()
     command = pl.read_parquet(folder / "out" / "verdicts.parquet")
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
-    assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
+    assert repr(found).splitlines()[-1].startswith(f"three: {ANSWERS[command['validity'][-1]]}; specific: ")
     assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
     spec = read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]
     assert spec["score_files"].keys() == {"alone", "three"}

@@ -12,14 +12,14 @@ function element(name, text, more = {}) {
 // The look of figures in the theme of now; what a figure says of itself goes before.
 function look() {
   const css = getComputedStyle(document.documentElement);
-  const [text, grid, card] = ["--text", "--grid", "--card"].map((name) => css.getPropertyValue(name).trim());
+  const [text, quiet, grid, card] = ["--text", "--quiet", "--grid", "--card"].map((name) => css.getPropertyValue(name).trim());
   const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: grid, tickcolor: grid, automargin: true };
   const clear = "rgba(0,0,0,0)";
   return {
     layout: {
       paper_bgcolor: clear, plot_bgcolor: clear, font: { color: text, family: "Inter, system-ui, sans-serif" },
       xaxis: axis, yaxis: axis, hoverlabel: { bgcolor: card, bordercolor: grid, font: { color: text } },
-      legend: { bgcolor: clear },
+      legend: { bgcolor: clear }, modebar: { bgcolor: clear, color: quiet, activecolor: text },
     },
   };
 }

@@ -184,7 +184,7 @@ class Verdicts(Study[AuditInputs]):
         own = [name for name in audit.plan.scoring.selectors if get_selector(name).files]
         alike = nearly_ours(spearman_table(audit), own) if own else {}
         why = [
-            f"{one['selector']} is {_ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}"
+            f"{one['selector']} is {ANSWERS.get(one['validity'], 'faithful')}: {one['reasons']}"
             + (f" {alike[one['selector']]}." if one["selector"] in alike else "")
             for one in verdicts
         ]
@@ -198,11 +198,11 @@ class Verdicts(Study[AuditInputs]):
         return {}
 
 
-_ANSWERS = {"sufficient": "sufficient, not shown to be specific", "partly": "sufficient in part", "not": "not faithful"}
+ANSWERS = {"sufficient": "sufficient, not shown to be specific", "partly": "sufficient in part", "not": "not faithful"}
 
 
 def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
-    validity = "not faithful" if verdict["validity"] == "not" else verdict["validity"]
+    validity = {"not": ANSWERS["not"]}.get(verdict["validity"], verdict["validity"])
     validity += " (stable but invalid)" * bool(verdict["stable_but_invalid"])
     share = verdict.get("budget")
     budget = "–" if share is None else share_text(share)
