@@ -11,8 +11,8 @@ EVERY_S = 20.0
 
 def free_uploads(runtime: Any) -> int:
     """Free the files of sessions that the server no longer has; returns of how many."""
-    kept = {one.session.id for one in runtime._session_mgr.list_sessions()}
-    closed = [session for session in list(runtime.uploaded_file_mgr.file_storage) if session not in kept]
+    open_sessions = {one.session.id for one in runtime._session_mgr.list_sessions()}
+    closed = [session for session in list(runtime.uploaded_file_mgr.file_storage) if session not in open_sessions]
     for session in closed:
         runtime.uploaded_file_mgr.remove_session_files(session)
     return len(closed)

@@ -133,13 +133,13 @@ def _run(argv: Sequence[str] | None) -> int:
         _leave_stdout()
         return 1
     except OSError as error:
-        said = disk_problem(error)
-        if said and error.filename is None and error.filename2 is None:
-            said = f"cannot write to standard output or a file ({error.strerror}); {_WRITTEN}"
-        return _fail(args, said or f"failed: {type(error).__name__}: {error}; --debug shows where", 2 if said else 1)
+        text = disk_problem(error)
+        if text and error.filename is None and error.filename2 is None:
+            text = f"cannot write to standard output or a file ({error.strerror}); {_WRITTEN}"
+        return _fail(args, text or f"failed: {type(error).__name__}: {error}; --debug shows where", 2 if text else 1)
     except UnicodeEncodeError as error:
-        said = f"a name or an option holds {error.object[error.start : error.end]!a}, which is no Unicode"
-        return _fail(args, f"{said}; rename the folder or the file, or write the option anew", 2)
+        text = f"a name or an option holds {error.object[error.start : error.end]!a}, which is no Unicode"
+        return _fail(args, f"{text}; rename the folder or the file, or write the option anew", 2)
     except SystemExit as end:  # of a plug-in or a library: no command of ours ends that way
         return _fail(args, f"failed: a plug-in or a library ended the program (sys.exit, {end.code!r})", 1)
     except BaseException as error:
@@ -148,8 +148,8 @@ def _run(argv: Sequence[str] | None) -> int:
         if isinstance(error, ValueError) and "embedded null" in str(error):
             return _fail(args, "a path has a zero byte in it, which no file can have; give another one", 2)
         if is_out_of_memory(error):
-            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            return _fail(args, f"out of memory ({said}); {_MORE_ROOM}", 1)
+            text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            return _fail(args, f"out of memory ({text}); {_MORE_ROOM}", 1)
         return _fail(args, f"failed: {type(error).__name__}: {error}; --debug shows where", 1)
     return code or 0
 

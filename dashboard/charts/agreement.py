@@ -42,9 +42,9 @@ def correlations(rankings: pl.DataFrame, heading: str, below: str) -> go.Figure:
     alike = {frozenset((a, b)): rho for a, b, rho in rankings["selector_a", "selector_b", "spearman"].iter_rows()}
     known = {pair: rho for pair, rho in alike.items() if axes.is_finite(rho)}
     named = {pair for pair in known if counts(*pair)} or known.keys()
-    told = {pair: (rho, f"Spearman {rho:.4f}", pair in named) for pair, rho in known.items()}
+    cells = {pair: (rho, f"Spearman {rho:.4f}", pair in named) for pair, rho in known.items()}
     below += "; strong colour: alike" + left_out(frozenset().union(*alike)) * (len(named) < len(known))
-    return _triangle(alike, told, matrix.number, heading, below)
+    return _triangle(alike, cells, matrix.number, heading, below)
 
 
 def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:

@@ -77,9 +77,9 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     for column, name, symbol, values in series:
         marks = []
         for place, (look, row) in enumerate(zip(looks, rows, strict=True)):
-            told = f"<b>{look.title}</b>, calibrated on {html.escape(name)}"
-            told += f"<br>perplexity {formats.perplexity(row[column])}"
-            marks.append(dots.Dot(place, values[place], told))
+            hover = f"<b>{look.title}</b>, calibrated on {html.escape(name)}"
+            hover += f"<br>perplexity {formats.perplexity(row[column])}"
+            marks.append(dots.Dot(place, values[place], hover))
         dots.add(figure, f"calibrated on {name}", marks, [look.colour for look in looks], symbol)
     scale = perplexity_scale([end for ends in heights for end in ends if end is not None])
     titles = [look.title for look in looks]
@@ -143,8 +143,8 @@ def before_after(
     for (column, name), symbol, shift in zip(rewrites.items(), _SYMBOLS, dots.shifts(len(rewrites)), strict=False):
         values = [axes.finite(row[column]) for row in rows]
         seen += [value for value in values if value is not None]
-        told = ["–" if value is None else text(value) for value in values]
-        hover = [f"<b>{one}</b>, {name}<br>{said}" for one, said in zip(titles, told, strict=True)]
+        texts = ["–" if value is None else text(value) for value in values]
+        hover = [f"<b>{one}</b>, {name}<br>{said}" for one, said in zip(titles, texts, strict=True)]
         marks = [dots.Dot(place + shift, value, hover[place]) for place, value in enumerate(values)]
         dots.add(figure, name, marks, colours, symbol, size=10)
     figure.add_vline(unmoved, line=palette.DOTTED)
@@ -155,20 +155,20 @@ def before_after(
 
 def order_matrix(claims: pl.DataFrame, heading: str) -> go.Figure:
     """Rows before columns: the share of protocols that put them so. claims: `protocols_claims`."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}  # of (a, b) how many protocols put a before b, and of how many
+    votes: dict[tuple[str, str], tuple[int, int]] = {}  # of (a, b) how many protocols put a before b, and of how many
     for row in claims.iter_rows(named=True):
         a, b, of = row["selector_a"], row["selector_b"], row["protocols"]
-        found[a, b], found[b, a] = (row["protocols_for"], of), (row["protocols_against"], of)
-    names = palette.in_order([name for pair in found for name in pair])
+        votes[a, b], votes[b, a] = (row["protocols_for"], of), (row["protocols_against"], of)
+    names = palette.in_order([name for pair in votes for name in pair])
     titles = [palette.title(name) for name in names]
 
     def told(a: str, b: str) -> str:
-        if (a, b) not in found:
+        if (a, b) not in votes:
             return ""
-        count, of = found[a, b]
+        count, of = votes[a, b]
         return f"<b>{palette.title(a)}</b> before <b>{palette.title(b)}</b><br>under {count} of {of} protocols"
 
-    values = [[found[a, b][0] / found[a, b][1] if (a, b) in found else None for b in names] for a in names]
+    values = [[votes[a, b][0] / votes[a, b][1] if (a, b) in votes else None for b in names] for a in names]
     return matrix(
         values, titles, titles, heading=heading, below="share of protocols that put the row before the column",
         text=lambda value: f"{value:.0%}", hover=[[told(a, b) for b in names] for a in names], span=(0.0, 1.0),

@@ -320,9 +320,9 @@ def over_seeds(
     Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
     two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the
     model. draw_sweep: the calibration text's part."""
-    part = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
+    of_kind = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
     found, destroyed = {}, set()
-    for key, own in part.group_by("selector_a", "selector_b", maintain_order=True):
+    for key, own in of_kind.group_by("selector_a", "selector_b", maintain_order=True):
         a, b = cast("tuple[str, str]", key)
         orders = ("morf", "lerf") if kind == "gap" else ("lerf", "lerf")
         draws = between_draws(draw_sweep, rate, (a, orders[0]), (b, orders[1]))

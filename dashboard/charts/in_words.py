@@ -30,11 +30,11 @@ def described(figure: go.Figure) -> str:
     seen = [trace for trace in seen if trace.x is not None and trace.marker.opacity != 0.0]
     marks = [trace for trace in seen if trace.type == "bar" or "lines" not in (trace.mode or "")]
     if marks and sum(len(trace.x) for trace in marks) <= MOST_MARKS:
-        told = [_hover(trace, place) for trace in marks for place, x in enumerate(trace.x) if x is not None]
+        texts = [_hover(trace, place) for trace in marks for place, x in enumerate(trace.x) if x is not None]
     else:
-        told = [_plain(trace.name or "") for trace in seen]
+        texts = [_plain(trace.name or "") for trace in seen]
     panels = [_plain(note.text) for note in figure.layout.annotations if note.xref == note.yref == "paper"]
-    lists = ("; ".join(dict.fromkeys(filter(None, names))) for names in (told, panels))
+    lists = ("; ".join(dict.fromkeys(filter(None, names))) for names in (texts, panels))
     return " ".join(f"{one}." for one in (*headings(figure), *lists) if one)
 
 

@@ -115,19 +115,19 @@ def _values(column: Any) -> list[Any]:
 
 def _one_plain_plot(figure: go.Figure) -> bool:
     layout = figure.layout
-    one = all(getattr(trace, f"{axis}axis", None) in (None, axis) for trace in figure.data for axis in "xy")
-    return one and layout.xaxis.type in (None, "linear", "category") and layout.yaxis.type in (None, "linear")
+    single_plot = all(getattr(trace, f"{axis}axis", None) in (None, axis) for trace in figure.data for axis in "xy")
+    return single_plot and layout.xaxis.type in (None, "linear", "category") and layout.yaxis.type in (None, "linear")
 
 
 def _x_range(figure: go.Figure) -> list[str]:
     """Fixes what the axis shows: plotly would make it longer until the names lie within it. Returns its categories."""
     axis = figure.layout.xaxis
-    found = [x for trace in figure.data for x in _values(trace.x)]
+    ends = [x for trace in figure.data for x in _values(trace.x)]
     names: list[str] = []
-    if axis.type == "category" or any(isinstance(x, str) for x in found):
-        names = list(dict.fromkeys(str(x) for x in axis.categoryarray or found if x is not None))
+    if axis.type == "category" or any(isinstance(x, str) for x in ends):
+        names = list(dict.fromkeys(str(x) for x in axis.categoryarray or ends if x is not None))
     if axis.range is None:
-        drawn = [x for x in found if _drawn(x)]
+        drawn = [x for x in ends if _drawn(x)]
         axis.range = [-10 * _ROOM, len(names) - 1 + 10 * _ROOM] if names else _padded(drawn)
     return names
 

@@ -61,8 +61,8 @@ def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
     for kind, prefix in (("layer_matched", "control"), ("global_random", "global")):
         if marks := _control_marks(point, seeds, kind, prefix):
-            found = [dots.Dot(len(names), rate, text) for rate, text in marks]
-            dots.add(figure, CONTROL_TITLES[kind].lower(), found, _CONTROL_COLOUR, _CONTROL_SYMBOL, legend=False)
+            drawn = [dots.Dot(len(names), rate, text) for rate, text in marks]
+            dots.add(figure, CONTROL_TITLES[kind].lower(), drawn, _CONTROL_COLOUR, _CONTROL_SYMBOL, legend=False)
             names.append(CONTROL_TITLES[kind].replace(", ", ",<br>"))
     if point.get("unedited_malign") is not None:
         axes.level(figure, "unedited", x=point["unedited_malign"])
@@ -129,7 +129,7 @@ def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
 
 
 def told(line: Row) -> str:
-    place = f"Rank {line['rank']} of {line['draws'] + 1}"
+    rank = f"Rank {line['rank']} of {line['draws'] + 1}"
     excess = percent(line["excess"], line["excess_low"], line["excess_high"])
     if line["p_holm"] <= 0.05:
         reading = "random rows of the same layers do not reach this by search alone."
@@ -140,7 +140,7 @@ def told(line: Row) -> str:
     least = line["tests"] / (line["draws"] + 1)
     few = f" With {line['draws']} draws Holm's p cannot be below {min(1.0, least):.2f} here." if least > 0.05 else ""
     return (
-        f"{place}, p = {line['p']:.3f}, {line['p_holm']:.3f} by Holm over {line['tests']} edits: {reading} Above a "
+        f"{rank}, p = {line['p']:.3f}, {line['p_holm']:.3f} by Holm over {line['tests']} edits: {reading} Above a "
         f"further draw by {excess} (95% prediction interval).{few}"
     )
 
@@ -167,11 +167,11 @@ def damage(row: Row) -> str:
 def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
     """Every way's refusal of risk and of harmless prompts with 95% intervals; the unedited model dotted.
     rows: of `final`. What each costs stands under its name."""
-    found = list(rows.iter_rows(named=True))
+    lines = list(rows.iter_rows(named=True))
     figure = go.Figure()
     for side, name, colour, symbol, shift in _SIDES:
         marks = []
-        for place, row in enumerate(found):
+        for place, row in enumerate(lines):
             if row["setting"] is not None:
                 rate = tuple(row[f"edited_{side}{end}"] for end in ("", "_low", "_high"))
                 told = (
@@ -180,9 +180,9 @@ def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
                 )
                 marks.append(dots.Dot(place + shift, rate[0], told, *rate[1:]))
         dots.add(figure, f"{name} refused", marks, colour, symbol)
-    if found:
-        axes.level(figure, "risk, unedited", x=found[0]["unedited_malign"])
+    if lines:
+        axes.level(figure, "risk, unedited", x=lines[0]["unedited_malign"])
     labels = [
-        f"{html.escape(way_title(row))}<br>{damage(row) if row['setting'] is not None else NONE}" for row in found
+        f"{html.escape(way_title(row))}<br>{damage(row) if row['setting'] is not None else NONE}" for row in lines
     ]
     return dots.finished(figure, labels, "refused", heading, below, row_px=56, bottom=90, axis=dots.SHARE)

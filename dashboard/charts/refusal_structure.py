@@ -45,8 +45,8 @@ def _dots(
         look = palette.style(selector)
         marks = []
         for row in table.filter(selector=selector).iter_rows(named=True):
-            told = f"<b>{look.title}</b>, {row['place']}: {percent(row['value'])}"
-            marks.append(dots.Dot(places.index(row["place"]) + shift, row["value"], told))
+            hover = f"<b>{look.title}</b>, {row['place']}: {percent(row['value'])}"
+            marks.append(dots.Dot(places.index(row["place"]) + shift, row["value"], hover))
         dots.add(figure, look.title, marks, look.colour, look.symbol, size=9)
     axis = {"tickformat": tickformat, "range": _from_zero(table, ["value", *([base] if base else [])])}
     return dots.finished(figure, places, title, heading, below, row_px=_STEP_PX, bottom=_BOTTOM, axis=axis)
@@ -95,21 +95,21 @@ def methods_overlap(table: pl.DataFrame, pair: tuple[str, str]) -> go.Figure:
 
 def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
     """Malign refusal of the methods on one domain over models. table: model, domain, selector, malign, rescue."""
-    part = table.filter(domain=domain)
-    models = part["model"].unique(maintain_order=True).to_list()
+    of_domain = table.filter(domain=domain)
+    models = of_domain["model"].unique(maintain_order=True).to_list()
     figure = go.Figure()
     for place, model in enumerate(models):
-        rates = part.filter(model=model)["malign"].drop_nulls().to_list()
+        rates = of_domain.filter(model=model)["malign"].drop_nulls().to_list()
         if len(rates) > 1:
             axes.joined(figure, [min(rates), max(rates)], place, dash="dot")
-    for selector in palette.in_order(part["selector"]):
-        look, rows = palette.style(selector), list(part.filter(selector=selector).iter_rows(named=True))
+    for selector in palette.in_order(of_domain["selector"]):
+        look, rows = palette.style(selector), list(of_domain.filter(selector=selector).iter_rows(named=True))
         marks = []
         for row in rows:
             rescued = "<br>rescued, relaxed limit of harmless prompts" if row["rescue"] else ""
-            told = f"<b>{look.title}</b>, {html.escape(row['model'])}"
-            told += f"<br>risk prompts refused {percent(row['malign'])}{rescued}"
-            marks.append(dots.Dot(models.index(row["model"]), row["malign"], told))
+            hover = f"<b>{look.title}</b>, {html.escape(row['model'])}"
+            hover += f"<br>risk prompts refused {percent(row['malign'])}{rescued}"
+            marks.append(dots.Dot(models.index(row["model"]), row["malign"], hover))
         dots.add(figure, look.title, marks, look.colour, look.symbol)
         named = ["rescue" if row["rescue"] else "" for row in rows]
         figure.data[-1].update(mode="markers+text", text=named, textposition="top center")

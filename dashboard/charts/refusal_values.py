@@ -97,8 +97,8 @@ def lrp_and_ig(points: pl.DataFrame) -> pl.DataFrame:
     columns = ["model", "domain", "selector", "rescue"]
     if "edited_malign" not in points.columns:
         return points.select(columns).clear().with_columns(malign=pl.lit(None, pl.Float64))
-    kept = points.filter(pl.col("selector").is_in(["lrp", "ig"]), pl.col("edited_malign").is_not_null())
-    return kept.select(*columns, malign="edited_malign")
+    attributions = points.filter(pl.col("selector").is_in(["lrp", "ig"]), pl.col("edited_malign").is_not_null())
+    return attributions.select(*columns, malign="edited_malign")
 
 
 def first_choice(frame: pl.DataFrame) -> str:
@@ -192,8 +192,8 @@ def of_cell(table: pl.DataFrame, cell: Row) -> pl.DataFrame:
 
 def point_of(points: pl.DataFrame | None, cell: Row) -> Row | None:
     """The operating point that a cell is; None if it is none."""
-    found = None if points is None else of_cell(points, cell)
-    return None if found is None or found.is_empty() else found.row(0, named=True)
+    point = None if points is None else of_cell(points, cell)
+    return None if point is None or point.is_empty() else point.row(0, named=True)
 
 
 def percent(rate: float | None, low: float | None = None, high: float | None = None) -> str:

@@ -81,10 +81,10 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
         for order in ("lerf", "morf")
     )
     both = lerf.join(morf, on=["selector", "rate"]).with_columns(at_ceiling=pl.col("at_lerf") | pl.col("at_morf"))
-    told = ~(pl.col("destroyed_lerf") & pl.col("destroyed_morf"))
+    alive = ~(pl.col("destroyed_lerf") & pl.col("destroyed_morf"))
     both = both.with_columns(
         error=(pl.col("error_lerf") ** 2 + pl.col("error_morf") ** 2).sqrt(),
-        counted_gap=pl.when(told).then(pl.col("counted_morf") - pl.col("counted_lerf")),
+        counted_gap=pl.when(alive).then(pl.col("counted_morf") - pl.col("counted_lerf")),
     ).select("selector", "rate", "nll_lerf", "nll_morf", "at_ceiling", "error", "counted_gap")
     texts = [formats.perplexity_difference(m, le) for m, le in both.select("nll_morf", "nll_lerf").iter_rows()]
     return both.with_columns(

@@ -102,22 +102,22 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
             "last in the mean, and a pixel fades with the share of its rows that is removed."
         )
     inside = f", in each from top to bottom {', '.join(first)}" if len(set(first)) == len(first) <= 8 else ""
-    told = [pixel, f"Blocks stand side by side{inside}."]
+    words = [pixel, f"Blocks stand side by side{inside}."]
     if len(lanes) > 1:
-        told.append("Both sides lose equally many rows.")
+        words.append("Both sides lose equally many rows.")
     rates, at = sorted({rate for lane in lanes for rate, _ in lane.curve}), "no rate"
     if rates:
         ends = f"{len(rates)} rates from {formats.rate(rates[0])} to {formats.rate(rates[-1])}"
         at = ends if len(rates) > 1 else "one rate"
-    told.append(f"Perplexity is measured at {at}; between them, marked ≈, its logarithm lies on a straight line.")
+    words.append(f"Perplexity is measured at {at}; between them, marked ≈, its logarithm lies on a straight line.")
     for lane in lanes:
         note = f"Of {palette.title(lane.selector)} the picture is that of the first of {lane.draws} draws, and the "
         note += "perplexity that of their mean NLL."
-        if lane.draws > 1 and note not in told:
-            told.append(note)
+        if lane.draws > 1 and note not in words:
+            words.append(note)
     if any(lane.said for lane in lanes):
-        told.append("A reply is the model's at the last rate at which it was asked.")
-    return " ".join(told)
+        words.append("A reply is the model's at the last rate at which it was asked.")
+    return " ".join(words)
 
 
 def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:

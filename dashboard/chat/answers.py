@@ -158,8 +158,8 @@ def _show(request: Request, now: Trial, whole: bool) -> None:
     if whole:
         state = "" if now.complete else " — stopped; the model's weights are back as they were"
         prompt = f"Prompt: {request.prompt}" if request.prompt else ""
-        told = [f"{request.label}: {now.rows:,} rows zeroed{state}.", now.effect, prompt]
-        st.caption(layout.plain(" ".join(filter(None, told))))
+        sentences = [f"{request.label}: {now.rows:,} rows zeroed{state}.", now.effect, prompt]
+        st.caption(layout.plain(" ".join(filter(None, sentences))))
     change = now.change
     error = f" ± {change.stderr:.4f}" if change.stderr is not None else ""
     with st.container(horizontal=True):

@@ -211,8 +211,8 @@ def _saying_lack_of_memory() -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"{NO_MEMORY} ({said}); use a shorter prompt or reply, or a smaller model") from None
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"{NO_MEMORY} ({reason}); use a shorter prompt or reply, or a smaller model") from None
 
 
 def under_way(key: str, place: DeltaGenerator, *, of_all: bool = False) -> bool:

@@ -70,10 +70,10 @@ def reference_of(entry: Entry, on_wait: OnWait = patient) -> Reference | None:
 
     if not entry.reference:
         prompts = [example.prompt for example in shipped.examples(entry.loaded.id)]
-        found = shipped_effects.reference_of(entry.loaded, prompts, REFERENCE_TOKENS)
+        reference = shipped_effects.reference_of(entry.loaded, prompts, REFERENCE_TOKENS)
         with suppress(InputError), fitting_threads(entry.loaded):
-            found = found or fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_wait=on_wait)
-        entry.reference.append(found)
+            reference = reference or fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_wait=on_wait)
+        entry.reference.append(reference)
     return entry.reference[0]
 
 

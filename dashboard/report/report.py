@@ -68,10 +68,10 @@ class Run:
         """A table, None where this analysis was not run or found nothing to measure. Errors: InputError if damaged."""
         if f"{stem}.parquet" not in self.manifest.get("files", {}):
             return None
-        found = with_domain_names(read_table(self.folder, stem))
+        table = with_domain_names(read_table(self.folder, stem))
         if stem == "verdicts":
-            found = as_judged_now(found)
-        return None if found.is_empty() else found
+            table = as_judged_now(table)
+        return None if table.is_empty() else table
 
 
 def build(folders: Sequence[Path]) -> str:
@@ -83,10 +83,10 @@ def build(folders: Sequence[Path]) -> str:
     except InputError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
-        said = next(iter(str(error).splitlines()), "")
+        reason = next(iter(str(error).splitlines()), "")
         raise InputError(
             f"no report can be made of {', '.join(map(str, folders))}: its tables do not go together "
-            f"({type(error).__name__}: {said[:200]}); another program wrote one of them: run "
+            f"({type(error).__name__}: {reason[:200]}); another program wrote one of them: run "
             "`selector-audit analyze MODEL all` again, or --debug to see which step failed"
         ) from error
 
@@ -216,8 +216,8 @@ def curves_figure(folder: Path) -> go.Figure:
 
 
 def _claims(run: Run) -> pl.DataFrame:
-    found = {stem: run.table(stem) for stem in needed()}
-    return ledger({stem: table for stem, table in found.items() if table is not None})
+    needed_tables = {stem: run.table(stem) for stem in needed()}
+    return ledger({stem: table for stem, table in needed_tables.items() if table is not None})
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:

@@ -266,9 +266,9 @@ def tabs(labels: Sequence[str], key: str) -> list[Any]:
     """Tabs of which the open one alone is drawn (`open`)."""
     setting = Setting(key, labels.__contains__, labels[0])
     setting.start()
-    made = st.tabs(labels, key=key, bind="query-params", on_change=setting.changed)
-    setting.note(next((label for label, tab in zip(labels, made, strict=True) if tab.open), labels[0]))
-    return list(made)
+    drawn = st.tabs(labels, key=key, bind="query-params", on_change=setting.changed)
+    setting.note(next((label for label, tab in zip(labels, drawn, strict=True) if tab.open), labels[0]))
+    return list(drawn)
 
 
 def page_of(table: pl.DataFrame, rows: int, key: str, of: object = None) -> tuple[int, pl.DataFrame]:

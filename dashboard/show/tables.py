@@ -58,14 +58,14 @@ def described(frame: pl.DataFrame, title: str, columns: pl.DataFrame) -> None:
 def columns_of(stem: str, names: Iterable[str]) -> pl.DataFrame:
     """Column, Unit, Meaning of a table's columns by these names; empty for a table that is not registered."""
     about = [TABLES.get(stem).column(name) for name in names] if stem in TABLES else []
-    found = [(one.name, one.unit, one.meaning) for one in about if one is not None]
-    return pl.DataFrame(found, schema=dict.fromkeys(("Column", "Unit", "Meaning"), pl.String), orient="row")
+    lines = [(one.name, one.unit, one.meaning) for one in about if one is not None]
+    return pl.DataFrame(lines, schema=dict.fromkeys(("Column", "Unit", "Meaning"), pl.String), orient="row")
 
 
 def registered() -> pl.DataFrame:
     """Every registered table: File, What it holds, Command, Columns."""
-    found = [(file(one), one.title, command(one.stem), len(one.columns)) for one in TABLES]
-    return pl.DataFrame(found, schema=["File", "What it holds", "Command", "Columns"], orient="row")
+    lines = [(file(one), one.title, command(one.stem), len(one.columns)) for one in TABLES]
+    return pl.DataFrame(lines, schema=["File", "What it holds", "Command", "Columns"], orient="row")
 
 
 def columns() -> pl.DataFrame:

@@ -199,15 +199,15 @@ def _race(run: Run, name: str, *, every: bool) -> tuple[bytes, str]:
 
 def _assets() -> dict[str, bytes]:
     """Scripts, the style with our typeface in it, and plotly as it is installed."""
-    made = {f"assets/{path.name}": path.read_bytes() for path in sorted(ASSETS.glob("*.js"))}
+    files = {f"assets/{path.name}": path.read_bytes() for path in sorted(ASSETS.glob("*.js"))}
     played, style = ((WATCH / name).read_text("utf-8") for name in ("watch.js", "watch.css"))
     # A module is not loaded from a disk: what it exports becomes what a function returns.
     plain = re.sub(r"^export (default function )?", lambda one: "function mount" if one[1] else "", played, flags=re.M)
-    made["assets/watch.js"] = f"const Watch = (() => {{\n{plain}\nreturn {{ mount }};\n}})();\n".encode()
+    files["assets/watch.js"] = f"const Watch = (() => {{\n{plain}\nreturn {{ mount }};\n}})();\n".encode()
     css = f"{typeface.css()}{(ASSETS / 'site.css').read_text('utf-8')}.race {{\n{style}}}\n"
-    made |= {"assets/site.css": css.encode(), "assets/plotly.js": get_plotlyjs().encode()}
-    made["assets/favicon.svg"] = (Path(__file__).parents[1] / "favicon.svg").read_bytes()
-    return made | {".nojekyll": b""}  # which hosts that run Jekyll look for
+    files |= {"assets/site.css": css.encode(), "assets/plotly.js": get_plotlyjs().encode()}
+    files["assets/favicon.svg"] = (Path(__file__).parents[1] / "favicon.svg").read_bytes()
+    return files | {".nojekyll": b""}  # which hosts that run Jekyll look for
 
 
 def _file(title: str) -> str:
@@ -275,5 +275,5 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
 
 def _worded(text: Any) -> Markup:
     """A sentence with `code` and **bold** as such, all else as it stands."""
-    told = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(str(text)))
-    return Markup(re.sub(r"\*\*([^*\n]+)\*\*", r"<b>\1</b>", told))  # nosec B704 # escaped above
+    marked_up = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(str(text)))
+    return Markup(re.sub(r"\*\*([^*\n]+)\*\*", r"<b>\1</b>", marked_up))  # nosec B704 # escaped above

@@ -124,20 +124,20 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
     if points is None and sweep is None:
         return
     for kind in refusal_edits.TITLES:
-        kept = pl.DataFrame() if points is None else refusal_edits.measured(points, kind)
-        if kept.height:
-            sentence, of = refusal_findings.installed(kept, kind)
-            yield page.figure(refusal_edits.edits(kept, kind, "", of), sentence)
+        measured = pl.DataFrame() if points is None else refusal_edits.measured(points, kind)
+        if measured.height:
+            sentence, of = refusal_findings.installed(measured, kind)
+            yield page.figure(refusal_edits.edits(measured, kind, "", of), sentence)
     cells = refusal_values.cells(sweep, points)
     asked, grids = refusal_values.asked(cells).sort("domain"), {}
     for (selector, domain), drawn in asked.group_by("selector", "domain", maintain_order=True):
         if drawn.height > 1 and selector != "random":
             title = f"{palette.capital(str(domain))}, {palette.title(str(selector))}"
-            kept = cells.filter(domain=domain, selector=selector)
-            before = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+            measured = cells.filter(domain=domain, selector=selector)
+            before = measured.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
             first = refusal_values.first_choice(drawn)
             figure = refusal_edits.trade_off(drawn, before, first, BENIGN_LIMIT, "")
-            grids[title] = page.figure(figure, refusal_findings.grid(drawn, kept, searched=sweep is not None))
+            grids[title] = page.figure(figure, refusal_findings.grid(drawn, measured, searched=sweep is not None))
     if grids:
         yield Block("choice", grids, "Strength against cost", "All edits of one selector and domain")
     if points is not None:

@@ -37,10 +37,10 @@ def of_analyses(model_id: str, plan: AuditPlan, names: tuple[str, ...], **loadin
     from engine.studies.audit.inputs import AuditInputs
 
     found, speed = _forecast(AuditInputs, model_id, plan, names, loading)
-    some = "at least " if found.partly else ""
-    cells = f" and {some}{found.cells:,} cells" if found.cells else " and cells that scores of other texts decide"
+    at_least = "at least " if found.partly else ""
+    cells = f" and {at_least}{found.cells:,} cells" if found.cells else " and cells that scores of other texts decide"
     what = f"Scores{cells if found.cells or found.partly else ''}"
-    return f"{what}: {some}{_time(found.of.flops, speed, found)}. {KNOWN}"
+    return f"{what}: {at_least}{_time(found.of.flops, speed, found)}. {KNOWN}"
 
 
 def of_refusal(model_id: str, plan: RefusalPlan, stage: str = "run", **loading: str) -> str:
@@ -51,11 +51,11 @@ def of_refusal(model_id: str, plan: RefusalPlan, stage: str = "run", **loading: 
 
     largest = "sweep" if stage == "run" else stage
     found, speed = _forecast(RefusalInputs, model_id, plan, (largest,), loading)
-    said = f"Scores: {_time(found.flops(SCORE), speed, found)}."
+    sentence = f"Scores: {_time(found.flops(SCORE), speed, found)}."
     if not found.edits:
-        return f"{said} {KNOWN}"
+        return f"{sentence} {KNOWN}"
     return (
-        f"{said} Replies to the calibration prompts under up to {found.edits:,} edits per domain: "
+        f"{sentence} Replies to the calibration prompts under up to {found.edits:,} edits per domain: "
         f"{_time(found.flops(SWEEP), speed)} if all of them are asked, which those are not that harm language too "
         f"much. Held-out prompts, controls and a wider grid come on top. {KNOWN}"
     )

@@ -61,8 +61,8 @@ def _draw(found: tuple[jobs.Job, ...], key: str, here: str | None, polled: bool)
 
 def _card(job: jobs.Job, key: str, here: str | None) -> None:
     name = layout.plain(job.request.folder.name)
-    kept = "; what was finished is kept" if job.state == "cancelled" and job.request.keeps else ""
-    st.markdown(f"**{name}** {_SAID[job.state]}{kept}, {formats.seconds(job.elapsed_s)}")
+    what_is_kept = "; what was finished is kept" if job.state == "cancelled" and job.request.keeps else ""
+    st.markdown(f"**{name}** {_SAID[job.state]}{what_is_kept}, {formats.seconds(job.elapsed_s)}")
     registry = jobs.registry()
     if job.active:
         share, text = told(job.progress)
@@ -104,17 +104,17 @@ def _curves(job: jobs.Job, key: str) -> None:
 def told(progress: dict[str, Any] | None) -> tuple[float, str]:
     """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
     progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what."""
-    progress, part = progress or {}, ""
+    progress, stage = progress or {}, ""
     if progress.get("parts"):
-        part = f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
+        stage = f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
     if not progress.get("total"):
-        return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"
+        return 0.0, f"{stage}: getting ready" if stage else "Loading the model and the text"
     text = f"{progress['stage']}: {progress['done']:,} of {progress['total']:,}"
     rest = ""
     for left, of in ((progress["seconds_left"], "this stage"), (progress.get("seconds_left_of_all"), "all")):
         rest = rest if left is None else f", about {formats.duration(left)} left of {of}"
     share = min(max(progress["done"] / progress["total"], 0.0), 1.0)
-    return share, f"{f'{part}. ' if part else ''}{text}{rest}"
+    return share, f"{f'{stage}. ' if stage else ''}{text}{rest}"
 
 
 def address_of(request: jobs.Request) -> tuple[str, dict[str, str]]:

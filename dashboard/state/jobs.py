@@ -170,10 +170,10 @@ class Job:
 
     def _written(self, name: str) -> dict[str, Any] | None:
         try:
-            found = json.loads((self.files / name).read_text(encoding="utf-8"))
+            content = json.loads((self.files / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
 
 class Jobs:

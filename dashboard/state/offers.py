@@ -92,9 +92,9 @@ def compare() -> None:
     """Compare, in the sidebar of every page. What a link names and is not there any more is left out."""
     known = list(everything())
     if KEY in st.session_state:
-        kept = [name for name in st.session_state[KEY] if name in known]
-        if kept != list(st.session_state[KEY]):
-            st.session_state[KEY] = kept
+        still_known = [name for name in st.session_state[KEY] if name in known]
+        if still_known != list(st.session_state[KEY]):
+            st.session_state[KEY] = still_known
     with st.sidebar:
         st.multiselect(
             "Compare", known, key=KEY, bind="query-params", max_selections=MOST, help=HELP,

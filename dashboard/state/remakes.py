@@ -33,8 +33,8 @@ class Remake:
     @property
     def analyses(self) -> tuple[str, ...]:
         """Those of `analyze` that it runs; none for a stage of `refusal`."""
-        found = {"sweep": ("sweep",), "analyze": self.request.words[2:]}.get(self.request.words[0], ())
-        return tuple(all_analyses()) if found == ("all",) else found
+        written = {"sweep": ("sweep",), "analyze": self.request.words[2:]}.get(self.request.words[0], ())
+        return tuple(all_analyses()) if written == ("all",) else written
 
 
 def possible(folder: Path, stem: str) -> bool:

@@ -157,11 +157,11 @@ def find_runs(folder: Path) -> list[Path]:
     """Folders that hold tables, `folder` itself or up to three levels below, by name.
     An `InputError` where `folder` is missing or holds none."""
     tables = below(folder, "*.parquet", "selector-audit sweep MODEL")
-    found = {path.parent for path in tables if path.stem in TABLES and "model" in TABLES.get(path.stem).keys}
-    found = {run for run in found if (run / MANIFEST).is_file() or not (run / JUDGED).is_file()}
-    if not found:
+    runs = {path.parent for path in tables if path.stem in TABLES and "model" in TABLES.get(path.stem).keys}
+    runs = {run for run in runs if (run / MANIFEST).is_file() or not (run / JUDGED).is_file()}
+    if not runs:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
-    return sorted(found)
+    return sorted(runs)
 
 
 def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
@@ -169,8 +169,8 @@ def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -
     odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).
     An `InputError` where there is no folder and a `command` is given that makes it."""
     if command and not folder.is_dir():
-        made = f"run `{command} --out {folder}`"
-        raise InputError(f"there is no folder {folder}; {made} or give the folder of an earlier run")
+        remedy = f"run `{command} --out {folder}`"
+        raise InputError(f"there is no folder {folder}; {remedy} or give the folder of an earlier run")
     found = [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
     return [path for path in found if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
 
@@ -238,8 +238,8 @@ def read_interventions(folder: Path) -> dict[str, Curves]:
     if (folder / f"{INTERVENTIONS}.parquet").is_file():
         further = read_table(folder, INTERVENTIONS)
         for name in further.frame["intervention"].unique(maintain_order=True):
-            part = further.frame.filter(pl.col("intervention") == name)
-            by_intervention.setdefault(name, _curves(replace(further, frame=part), published=False))
+            under_one = further.frame.filter(pl.col("intervention") == name)
+            by_intervention.setdefault(name, _curves(replace(further, frame=under_one), published=False))
     return by_intervention
 
 
@@ -311,8 +311,8 @@ def before_windows(manifest: dict[str, Any], entry: dict[str, Any]) -> tuple[int
 def _text(spec: dict[str, Any]) -> dict[str, Any] | None:
     """The record of the text that was measured, else of that behind the scores."""
     scores = spec.get("scores")
-    found = spec.get("evaluation") or (scores if isinstance(scores, dict) else spec).get("calibration")
-    return found if isinstance(found, dict) else None
+    text_record = spec.get("evaluation") or (scores if isinstance(scores, dict) else spec).get("calibration")
+    return text_record if isinstance(text_record, dict) else None
 
 
 @while_unchanged(512, lambda path: (path,))

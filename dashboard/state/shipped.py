@@ -151,8 +151,8 @@ def _held_out(model: str) -> list[Example]:
     if model != DEMO:
         path = Path(engine.__file__).parent / "data" / "general_prompts.jsonl"
     records = _records(path, "domain", "split", "risk", "base") if path.is_file() else []
-    kept = [record for record in records if record["split"] == "heldout"]
-    return [Example(record["domain"], kind, record[kind]) for record in kept for kind in ("risk", "base")]
+    heldout = [record for record in records if record["split"] == "heldout"]
+    return [Example(record["domain"], kind, record[kind]) for record in heldout for kind in ("risk", "base")]
 
 
 @while_unchanged(4, lambda path, *names: (path,))

@@ -71,17 +71,17 @@ class Source:
         return frame
 
     def all_models(self, stem: str) -> pl.DataFrame:
-        found = read(self.run, stem)
-        self._lines.append(found.provenance)
-        return found.frame
+        table = read(self.run, stem)
+        self._lines.append(table.provenance)
+        return table.frame
 
     def optional(self, stem: str) -> pl.DataFrame | None:
         """A table that not every folder has; None, and a line where it is damaged."""
-        found = None
+        own_lines = None
         if self.has(stem):
             with layout.told():
-                found = self.all_models(stem).filter(pl.col("model") == self.model)
-        return found
+                own_lines = self.all_models(stem).filter(pl.col("model") == self.model)
+        return own_lines
 
     @property
     def provenance(self) -> list[str]:
@@ -125,8 +125,8 @@ def _first(
         return MINE
     for stem in stems:
         for title, folder in shipped.folders().items():
-            there = (folder / f"{stem}.parquet").is_file()
-            if there and not (says_nothing and shipped_says_nothing(folder, stems[0], says_nothing)):
+            is_there = (folder / f"{stem}.parquet").is_file()
+            if is_there and not (says_nothing and shipped_says_nothing(folder, stems[0], says_nothing)):
                 return title
     return PAPER if PAPER in kinds else next(iter(shipped.folders()))
 

@@ -62,8 +62,8 @@ class Windows:
     @cached_property
     def blocks(self) -> Blocks:
         """What errors over these windows take as units: blocks of documents where enough are known, else of windows."""
-        found = None if self.documents is None else document_blocks(self.documents.numpy())
-        return found or window_blocks(len(self.sample_ids))
+        blocks = None if self.documents is None else document_blocks(self.documents.numpy())
+        return blocks or window_blocks(len(self.sample_ids))
 
     @cached_property
     def read_ids(self) -> Tensor:
@@ -248,8 +248,8 @@ def _documents(starts: Sequence[int] | None, places: Sequence[int], length: int)
     is of the first. [n, length] int64, None where either is not known."""
     if starts is None or not places:
         return None
-    found = torch.searchsorted(torch.tensor(starts), torch.tensor(places), right=True) - 1
-    return found.clamp(min=0).view(-1, length)
+    numbers = torch.searchsorted(torch.tensor(starts), torch.tensor(places), right=True) - 1
+    return numbers.clamp(min=0).view(-1, length)
 
 
 def _boundary(text: str, start: int) -> int:

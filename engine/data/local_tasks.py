@@ -33,7 +33,7 @@ def local_files(folder: str, tasks: tuple[str, ...] = ()) -> dict[str, Path]:
 
     Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold."""
     place = _place(folder)
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(place.glob("*.jsonl")):
         if path.name.startswith(".") or path.stem in _LEFT_OUT or not path.is_file():
             continue
@@ -43,13 +43,13 @@ def local_files(folder: str, tasks: tuple[str, ...] = ()) -> dict[str, Path]:
                 f"{path.name} names no task: a name is 1 to 64 letters, digits and . _ -, the first a letter or digit; "
                 "rename the file"
             )
-        if task in found:
-            raise InputError(f"{found[task].name} and {path.name} are both the task {task}; leave one in the folder")
-        found[task] = path
-    if not found:
+        if task in files:
+            raise InputError(f"{files[task].name} and {path.name} are both the task {task}; leave one in the folder")
+        files[task] = path
+    if not files:
         raise InputError(f"{folder} holds no downstream task; expected a file NAME.jsonl for each, as arc_easy.jsonl")
-    order = [*(task for task in tasks if task in found), *sorted(found.keys() - set(tasks))]
-    return {task: found[task] for task in order}
+    order = [*(task for task in tasks if task in files), *sorted(files.keys() - set(tasks))]
+    return {task: files[task] for task in order}
 
 
 def _place(folder: str) -> Path:
@@ -57,10 +57,10 @@ def _place(folder: str) -> Path:
         if demo_tasks_dir().is_dir():
             return demo_tasks_dir()
         raise InputError("no downstream tasks are shipped here; give hub or a folder: --downstream-tasks FOLDER")
-    place = Path(folder).expanduser()
-    if not place.is_dir():
+    path = Path(folder).expanduser()
+    if not path.is_dir():
         raise InputError(f"there is no folder {folder} with downstream tasks; give one with --downstream-tasks")
-    return place
+    return path
 
 
 def task_config(task: str, path: Path) -> dict[str, Any]:

@@ -78,12 +78,12 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
 
 
 def _sets(name: str, kind: str | None, rows: Rows, source: str, limit: int | None) -> list[PromptSet]:
-    there = columns(rows)
-    column = next((one for one in _PROMPT_COLUMNS if one in there), None)
+    given_columns = columns(rows)
+    column = next((one for one in _PROMPT_COLUMNS if one in given_columns), None)
     if column is None:
         raise InputError(
             f"{name}: {source} has no column {' or '.join(_PROMPT_COLUMNS)}, its columns are "
-            f"{', '.join(there) or 'none'}; rename the column of prompts to prompt"
+            f"{', '.join(given_columns) or 'none'}; rename the column of prompts to prompt"
         )
     prompts: dict[str, list[str]] = {}
     for line, row in rows.items():

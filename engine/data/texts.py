@@ -130,9 +130,9 @@ def _documents_of_json_lines(path: Path) -> list[str]:
     documents: list[str] = []
     for number, entry in json_lines(path):
         if not isinstance(entry.get("text"), str):
-            there = ", ".join(f"{key}: {type(value).__name__}" for key, value in entry.items()) or "an empty object"
+            keys = ", ".join(f"{key}: {type(value).__name__}" for key, value in entry.items()) or "an empty object"
             raise InputError(
-                f"{path.name} line {number} has no text (a string in the field `text`), got {there}; expected "
+                f"{path.name} line {number} has no text (a string in the field `text`), got {keys}; expected "
                 '{"text": "a document"} on every line'
             )
         documents.append(entry["text"])
@@ -345,9 +345,9 @@ def pinned_loads() -> Iterator[dict[str, str]]:
         if not of_files and isinstance(path, str) and _OF_THE_HUB.fullmatch(path) and not Path(path).exists():
             if path not in asked:
                 asked.add(path)
-                found = commit_of(path)
-                if found:
-                    commits[path] = found
+                commit = commit_of(path)
+                if commit:
+                    commits[path] = commit
             if path in commits:
                 options = {**options, "revision": commits[path]}
         return load(path, *args, **options)

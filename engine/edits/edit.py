@@ -118,10 +118,10 @@ class Steering:
                 f"a coefficient of steering must be 0 or more, got {self.coefficient:g}; this software only installs "
                 "refusal, and the opposite direction would lower it"
             )
-        kept = {block: np.ascontiguousarray(vector, dtype=np.float32) for block, vector in self.vectors.items()}
-        if not kept or any(vector.ndim != 1 or not np.isfinite(vector).all() for vector in kept.values()):
+        arrays = {block: np.ascontiguousarray(vector, dtype=np.float32) for block, vector in self.vectors.items()}
+        if not arrays or any(vector.ndim != 1 or not np.isfinite(vector).all() for vector in arrays.values()):
             raise InputError("steering needs at least one block, and a finite vector [d] for each")
-        object.__setattr__(self, "vectors", dict(sorted(kept.items())))
+        object.__setattr__(self, "vectors", dict(sorted(arrays.items())))
 
     @property
     def size(self) -> int:

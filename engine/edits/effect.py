@@ -103,8 +103,8 @@ class Effect:
 
     def on_text(self) -> str:
         before, after = (math.exp(min(nats, 700.0)) for nats in self.nats or ())
-        said = "over a million" if after > 1e6 else f"{after:,.0f}" if after > 1000 else f"{after:.4g}"
-        return f"its perplexity on text is {said}, the unedited model's {before:.4g}"
+        number = "over a million" if after > 1e6 else f"{after:,.0f}" if after > 1000 else f"{after:.4g}"
+        return f"its perplexity on text is {number}, the unedited model's {before:.4g}"
 
     def values(self) -> Json:
         """Numbers and their Wilson intervals, one entry per domain and side, then what they are of."""

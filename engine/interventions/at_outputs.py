@@ -167,16 +167,16 @@ class _Now:
             if any(part.touched[edit] for edit in self.distinct):
                 units = self.units(part, values, layer)
                 if part.intervention.reads_tokens:
-                    said = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
+                    new = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
                 else:
-                    said = part.intervention.apply(values, units, layer)
-                if not isinstance(said, Tensor) or said.shape != values.shape:
+                    new = part.intervention.apply(values, units, layer)
+                if not isinstance(new, Tensor) or new.shape != values.shape:
                     raise InputError(
                         f"the intervention {type(part.intervention).__name__} gave "
-                        f"{list(said.shape) if isinstance(said, Tensor) else type(said).__name__} for the output of "
+                        f"{list(new.shape) if isinstance(new, Tensor) else type(new).__name__} for the output of "
                         f"{layer.name}; expected a tensor of its shape, {list(values.shape)}"
                     )
-                values = said.to(values.dtype)
+                values = new.to(values.dtype)
         return values
 
     def _sources(self, intervention: Any) -> Tensor:

@@ -95,10 +95,10 @@ def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: 
     of_gate, of_up, of_down = alive_rows
     chosen = of_gate & of_up & of_down.any()
     neurons, alive = len(chosen), int(chosen.sum())
-    kept = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
-    if kept == neurons:
+    kept_count = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
+    if kept_count == neurons:
         return
-    chosen[np.flatnonzero(~chosen)[: kept - alive]] = True
+    chosen[np.flatnonzero(~chosen)[: kept_count - alive]] = True
     smaller = none_without_memory(
         partial(_smaller, gate, up, down, torch.from_numpy(np.flatnonzero(chosen)).to(gate.weight.device))
     )
@@ -107,5 +107,5 @@ def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: 
 
 
 def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> list[tuple[nn.Linear, str, Tensor]]:
-    found = [(linear, name, value[kept]) for linear in (gate, up) for name, value in linear.named_parameters()]
-    return [*found, (down, "weight", down.weight[:, kept].contiguous())]
+    slices = [(linear, name, value[kept]) for linear in (gate, up) for name, value in linear.named_parameters()]
+    return [*slices, (down, "weight", down.weight[:, kept].contiguous())]

@@ -155,18 +155,18 @@ def prepare(
     """Make an intervention ready for this model: those that need calibration text are given it here. The last text and
     seed count. more: further seeds, each of them an intervention of its own (`seeded`) that may be measured beside the
     first."""
-    made = INTERVENTIONS.get(intervention_id).make()
+    intervention = INTERVENTIONS.get(intervention_id).make()
     given = Given(windows, seed, tuple(more))
-    drawn = made.seed is not None
+    drawn = intervention.seed is not None
     if drawn:
-        made.seed = seed
-    made.prepare(loaded, windows)
-    if made.reads_text or drawn:
+        intervention.seed = seed
+    intervention.prepare(loaded, windows)
+    if intervention.reads_text or drawn:
         with _guard:
             known = _prepared.setdefault(loaded.model, {})
-            known[intervention_id] = made
+            known[intervention_id] = intervention
             for other in given.more:
-                twin = copy.copy(made)
+                twin = copy.copy(intervention)
                 twin.seed = other
                 known[seeded(intervention_id, other)] = twin
             _prepared_with.setdefault(loaded.model, {})[intervention_id] = given
@@ -197,8 +197,8 @@ def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
     for `zero`, for an edit of no units, whose keys stay those of masks, and for steering, which says it all."""
     if isinstance(edit, Steering) or edit.intervention == ZERO or not edit.size:
         return {}
-    made = intervention_of(loaded, edit.intervention)
-    more = made.record()
-    if not more and made.seed is not None:
-        more = {"seed": made.seed}
+    intervention = intervention_of(loaded, edit.intervention)
+    more = intervention.record()
+    if not more and intervention.seed is not None:
+        more = {"seed": intervention.seed}
     return {"intervention": intervention_info(edit.intervention).cache_id, **more}

@@ -69,18 +69,18 @@ class Resample(Intervention):
 
     def sources(self, input_ids: Tensor) -> Tensor:
         """Number of the other window of every sequence. input_ids [B, T]; returns [B] int64 on the CPU"""
-        kept = self._windows.read_ids
-        if input_ids.shape[-1] != kept.shape[1]:
+        ids = self._windows.read_ids
+        if input_ids.shape[-1] != ids.shape[1]:
             raise InputError(
-                f"resample has other windows of {kept.shape[1]} tokens, got a pass of {input_ids.shape[-1]}; positions "
+                f"resample has other windows of {ids.shape[1]} tokens, got a pass of {input_ids.shape[-1]}; positions "
                 "must meet: measure windows of that length, and replies under zero or mean"
             )
         chosen = []
         for tokens in input_ids.cpu().to(torch.int64):
             digest = hashlib.sha256(f"{self.seed}:".encode() + tokens.numpy().astype("<i8").tobytes()).digest()
-            first = int.from_bytes(digest[:8], "little") % len(kept)
-            others = ((first + step) % len(kept) for step in range(len(kept)))
-            chosen.append(next((one for one in others if not torch.equal(kept[one], tokens)), first))
+            first = int.from_bytes(digest[:8], "little") % len(ids)
+            others = ((first + step) % len(ids) for step in range(len(ids)))
+            chosen.append(next((one for one in others if not torch.equal(ids[one], tokens)), first))
         return torch.tensor(chosen)
 
     def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:

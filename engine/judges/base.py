@@ -173,8 +173,8 @@ STILL_THINKING = "not judged: the thinking part has not ended, nothing was said 
 def heard(prompt: str, reply: str, finished: bool | None = None, marks: Sequence[Marks] = ()) -> Exchange:
     """Prompt and reply without its thinking part. A reply that never comes out of that part says nothing, and counts as
     not finished however it ended. marks: of thinking parts, beside the known forms."""
-    said = after_thinking(reply, marks)
-    return Exchange(prompt, said.text, finished if said.complete else False)
+    answer = after_thinking(reply, marks)
+    return Exchange(prompt, answer.text, finished if answer.complete else False)
 
 
 def verdicts_on(

@@ -69,8 +69,8 @@ class LabelMap:
 
     def reason(self, probabilities: list[float]) -> str:
         """The labels that mean refusal with their probability."""
-        said = " or ".join(self.names[index] for index in self.refusal)
-        return f"{said} with probability {sum(probabilities[index] for index in self.refusal):.3f}"
+        refusal_labels = " or ".join(self.names[index] for index in self.refusal)
+        return f"{refusal_labels} with probability {sum(probabilities[index] for index in self.refusal):.3f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def load_classifier(
     from engine.models.skeletons import first_line, quiet
     from engine.models.sound import check_weights
 
-    place = checked_device(device)
+    checked = checked_device(device)
     try:
         checkpoint = find_checkpoint(name)
     except InputError as error:
@@ -182,7 +182,7 @@ def load_classifier(
             "it would judge by chance: give a trained classifier"
         )
     check_weights(model, checkpoint.id)
-    model.eval().requires_grad_(False).to(place)
+    model.eval().requires_grad_(False).to(checked)
     if reads:
         labels = replace(labels, reads=reads, max_tokens=max_tokens)
     judge_id = judge_id or checkpoint.folder.resolve().name
@@ -242,35 +242,35 @@ def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
 def _read(path: Path, names: list[str]) -> dict[str, Any]:
     """The file's entries as fields of `LabelMap`, and `labels`."""
     try:
-        said = bounds.json_of(path)
+        content = bounds.json_of(path)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON ({error}); repair it") from None
     keys = ("labels", "reads", "max_tokens")
-    if not isinstance(said, dict) or set(said) - set(keys):
-        raise InputError(f"{path}: expected an object with {', '.join(keys)}, got {_short(said)}")
-    labels = said.get("labels", {})
+    if not isinstance(content, dict) or set(content) - set(keys):
+        raise InputError(f"{path}: expected an object with {', '.join(keys)}, got {_short(content)}")
+    labels = content.get("labels", {})
     known = isinstance(labels, dict) and set(labels) <= set(names)
     if not known or any(one not in (REFUSAL, OTHER) for one in labels.values()):
         raise InputError(
             f"{path}: labels must map {', '.join(names)} to {REFUSAL} or {OTHER}, got {_short(labels)}; the names are "
             "those of id2label in config.json"
         )
-    found: dict[str, Any] = {"labels": labels}
-    if "reads" in said:
-        reads = [said["reads"]] if isinstance(said["reads"], str) else said["reads"]
+    settings: dict[str, Any] = {"labels": labels}
+    if "reads" in content:
+        reads = [content["reads"]] if isinstance(content["reads"], str) else content["reads"]
         texts = isinstance(reads, list) and len(reads) in (1, 2) and all(isinstance(one, str) for one in reads)
         if not texts or sum(one.count(REPLY) for one in reads) != 1:
             raise InputError(
                 f"{path}: reads must be one text or a list of two, with {REPLY} in it once and {PROMPT} where the "
-                f"classifier reads that too, got {_short(said['reads'])}"
+                f"classifier reads that too, got {_short(content['reads'])}"
             )
-        found["reads"] = tuple(reads)
-    if "max_tokens" in said:
-        most = said["max_tokens"]
+        settings["reads"] = tuple(reads)
+    if "max_tokens" in content:
+        most = content["max_tokens"]
         if type(most) is not int or most < 1:
             raise InputError(f"{path}: max_tokens must be a whole number of at least 1, got {most!r}")
-        found["max_tokens"] = most
-    return found
+        settings["max_tokens"] = most
+    return settings
 
 
 def _short(value: object) -> str:

@@ -103,10 +103,10 @@ class JudgeModel:
         again = []
         for i, p in zip(members, probabilities, strict=True):
             likeliest = int(p.argmax())
-            said = self.tokenizer.decode([likeliest])
+            word = self.tokenizer.decode([likeliest])
             first, second = (float(p[some].sum()) for some in tokens)
-            found[i] = Answer(first, second, said, likeliest in tokens[0] + tokens[1])
-            if not found[i].answered and not said.strip() and len(ids[i]) < self.max_tokens:
+            found[i] = Answer(first, second, word, likeliest in tokens[0] + tokens[1])
+            if not found[i].answered and not word.strip() and len(ids[i]) < self.max_tokens:
                 ids[i] = [*ids[i], likeliest]
                 again.append(i)
         return again

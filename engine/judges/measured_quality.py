@@ -53,14 +53,14 @@ def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
             f"with `selector-audit refusal judge FILE --judge {judge.id} --out FOLDER`"
         ) from None
     table = checked("judge_quality", table, str(file))
-    found = table.filter(judge=judge.id, judge_version=judge.version, prompts="both", source="all")
-    if found.height != 1:
-        there = ", ".join(
+    measured = table.filter(judge=judge.id, judge_version=judge.version, prompts="both", source="all")
+    if measured.height != 1:
+        available = ", ".join(
             f"{name} {version}" for name, version in table.select("judge", "judge_version").unique().rows()
         )
         raise InputError(
-            f"{file} says nothing of the judge {judge.id} {judge.version}, but of {there or 'none'}; run "
+            f"{file} says nothing of the judge {judge.id} {judge.version}, but of {available or 'none'}; run "
             f"`selector-audit refusal judge FILE --judge {judge.id} --out FOLDER` again"
         )
-    counts = JudgeCounts(*found.select(COUNTS).row(0))
-    return MeasuredQuality(judge.id, judge.version, f"{found['replies'][0]} labelled replies of {file.name}", counts)
+    counts = JudgeCounts(*measured.select(COUNTS).row(0))
+    return MeasuredQuality(judge.id, judge.version, f"{measured['replies'][0]} labelled replies of {file.name}", counts)

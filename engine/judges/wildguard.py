@@ -40,8 +40,8 @@ class WildGuard:
 
     def text(self, exchange: Exchange) -> str:
         """What the model reads, up to its answers."""
-        said = {"prompt": self.model.plain(exchange.prompt), "response": self.model.plain(exchange.reply)}
-        body = re.sub(r"\{(prompt|response)\}", lambda found: said[found[1]], _BODY)
+        fields = {"prompt": self.model.plain(exchange.prompt), "response": self.model.plain(exchange.reply)}
+        body = re.sub(r"\{(prompt|response)\}", lambda found: fields[found[1]], _BODY)
         return _HEAD + self.instruction + body + _TAIL
 
     def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
@@ -73,5 +73,5 @@ def card_instruction(folder: Path) -> str | None:
         card = (folder / "README.md").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    found = _IN_CARD.search(card)
-    return found[1] if found else None
+    in_card = _IN_CARD.search(card)
+    return in_card[1] if in_card else None

@@ -240,13 +240,13 @@ def register_measure(
 
     def register(factory: Factory) -> Factory:
         def make(given: Given) -> Stored[Any]:
-            made = factory(*(given[:2] if reads == "windows" else given[2:]))
-            if not isinstance(made, Stored):
+            measure = factory(*(given[:2] if reads == "windows" else given[2:]))
+            if not isinstance(measure, Stored):
                 raise InputError(
-                    f"the measure {measure_id!r} is a {type(made).__name__}, which is neither a TokenMeasure nor a "
+                    f"the measure {measure_id!r} is a {type(measure).__name__}, which is neither a TokenMeasure nor a "
                     "Measure; inherit from one of them (engine.measures)"
                 )
-            return made
+            return measure
 
         note = (factory.__doc__ or "").strip().partition("\n")[0]
         info = MeasureInfo(measure_id, title or measure_id, unit, lower_is_better, make, note)

@@ -102,7 +102,7 @@ def token_kl(before: Tensor, after: Tensor) -> Tensor:
 def _logits(loaded: LoadedModel, outputs: Outputs, edit: int, sequences: Sequence[tuple[list[int], int]]) -> Tensor:
     """Logits [B, positions, V] at the last positions under one of the edits."""
     batch = pad_left([ids for ids, _ in sequences]).to(input_device(loaded.model))
-    kept = max(n for _, n in sequences)
+    longest = max(n for _, n in sequences)
     with outputs.sequences([edit]):
-        logits: Tensor = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=kept).logits
+        logits: Tensor = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=longest).logits
     return logits

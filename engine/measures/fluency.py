@@ -55,10 +55,10 @@ def reply_log_probabilities(
     for one, logits in zip(asked, passed, strict=True):
         log_probabilities = wide(logits).log_softmax(-1)  # [len(tokens) + 1, V], the last row of what follows the reply
         tokens = torch.tensor(list(one.tokens), dtype=torch.long, device=logits.device)
-        said = log_probabilities[:-1].gather(1, tokens[:, None])[:, 0]
+        of_tokens = log_probabilities[:-1].gather(1, tokens[:, None])[:, 0]
         if one.finished and ends:
-            said = torch.cat([said, log_probabilities[-1, ends].logsumexp(0, keepdim=True)])
-        found.append(said.cpu())
+            of_tokens = torch.cat([of_tokens, log_probabilities[-1, ends].logsumexp(0, keepdim=True)])
+        found.append(of_tokens.cpu())
     return found
 
 

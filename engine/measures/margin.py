@@ -70,9 +70,9 @@ def margins_under(
     for group, batches in edit_batches(loaded, edits, [0] * len(prompts), batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
             for pairs in batches:
-                some = [prompts[prompt] for _, prompt in pairs]
+                texts = [prompts[prompt] for _, prompt in pairs]
                 with outputs.sequences([edit - group.start for edit, _ in pairs]):
-                    values = margins(loaded, some, batch_size, thinking=thinking)
+                    values = margins(loaded, texts, batch_size, thinking=thinking)
                 found[[edit for edit, _ in pairs], [prompt for _, prompt in pairs]] = values.to(found.dtype)
     return found
 

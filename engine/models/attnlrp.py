@@ -117,15 +117,15 @@ def _family(model: nn.Module) -> tuple[str, bool]:
     """The transformers module of the blocks' innermost class, and whether lxt names it and all of the blocks' classes
     are of it."""
     first = row_index(model).layers[0].name  # e.g. model.layers.0.self_attn.q_proj
-    path, found = "", ""
+    path, family = "", ""
     for part in first.split("."):
         path = f"{path}.{part}" if path else part
         name = type(model.get_submodule(path)).__module__
         if name.startswith("transformers.models."):
-            found = name.rpartition(".")[2].removeprefix("modeling_")
+            family = name.rpartition(".")[2].removeprefix("modeling_")
     classes = {type(module).__module__ for block in decoder_blocks(model) for module in block.modules()}
     others = {name for name in classes if not name.startswith("torch.") and name != "transformers.activations"}
-    return found, found in FAMILIES and others == {f"transformers.models.{found}.modeling_{found}"}
+    return family, family in FAMILIES and others == {f"transformers.models.{family}.modeling_{family}"}
 
 
 _structures: WeakKeyDictionary[nn.Module, tuple[frozenset[type], Structure | str]] = WeakKeyDictionary()

@@ -167,8 +167,8 @@ class Checkpoint:
         for name in ("config.json", "generation_config.json"):
             path = self.folder / name
             content = _read_json(path, self.id) if path.is_file() else {}
-            kept = {key: value for key, value in content.items() if key not in _CONFIG_NOTES}
-            parts.append(json.dumps(kept, sort_keys=True))
+            settings = {key: value for key, value in content.items() if key not in _CONFIG_NOTES}
+            parts.append(json.dumps(settings, sort_keys=True))
         return _sha256_of_texts(parts)
 
 
@@ -255,9 +255,9 @@ def _from_hub(name: str, revision: str | None, *, weights: bool, transfer: Trans
         _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
     names = [packed] if packed else weight_names(checkpoint)
-    there = all((folder / name).is_file() for name in names)
+    complete = all((folder / name).is_file() for name in names)
     untold = not (folder / "config.json").is_file() or (folder / ADAPTER).is_file()
-    if not packed and (untold or (weights and not there)):
+    if not packed and (untold or (weights and not complete)):
         listed = _listed(checkpoint) or {file.name for file in folder.iterdir()}
         problem = explained(model_id, listed, folder / ADAPTER)
         if problem:
@@ -265,8 +265,8 @@ def _from_hub(name: str, revision: str | None, *, weights: bool, transfer: Trans
         if not any(name.endswith(".safetensors") for name in listed):
             packed = gguf_files.only_gguf(model_id, listed)
         if packed:
-            names, there = [packed], (folder / packed).is_file()
-    if (weights or packed) and not there:
+            names, complete = [packed], (folder / packed).is_file()
+    if (weights or packed) and not complete:
         if not packed and _SINGLE not in names and _SINGLE in _listed(checkpoint):
             raise _two_sets(model_id)
         full = downloads.no_room(model_id, names, folder, 0 if transfer is None else parts.kept_bytes(folder))

@@ -170,10 +170,10 @@ def in_the_cache(model_id: str, patterns: Iterable[str], revision: str | None) -
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        found = snapshot_download(model_id, revision=revision, allow_patterns=list(patterns), local_files_only=True)
+        folder = snapshot_download(model_id, revision=revision, allow_patterns=list(patterns), local_files_only=True)
     except LocalEntryNotFoundError:
         return None
-    return Path(found)
+    return Path(folder)
 
 
 def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | None:

@@ -32,8 +32,8 @@ class Slice:
 
     def of(self, fused: Any) -> Any:
         """A view, rows first: [rows, d_in, ...] of a weight, [rows, ...] of a bias. fused: a torch or numpy array."""
-        one = fused[self.expert]
-        rows = one.swapaxes(0, 1) if self.swapped else one
+        own_weights = fused[self.expert]
+        rows = own_weights.swapaxes(0, 1) if self.swapped else own_weights
         return rows[self.start : self.start + self.step * self.count : self.step]
 
 

@@ -25,10 +25,10 @@ def file_sha256(path: Path) -> str:
     Errors: `InputError` where a hub's cache promises another hash than the bytes have: a large file of that cache is a
     link to a blob that is named by the SHA-256 the hub stated. Names are only compared and never taken for the hash."""
     target = path.resolve()
-    found = target.stat()
-    state = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+    stamp = target.stat()
+    state = [stamp.st_size, stamp.st_ino, stamp.st_mtime_ns, stamp.st_ctime_ns]
     with _lock:
-        if not _known and found.st_size >= _REMEMBER_FROM:
+        if not _known and stamp.st_size >= _REMEMBER_FROM:
             _known.update(_read_memory())
         entry = _known.get(str(target))
     if entry is None or entry["state"] != state:
@@ -36,7 +36,7 @@ def file_sha256(path: Path) -> str:
             entry = {"state": state, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
         with _lock:
             _known[str(target)] = entry
-            if found.st_size >= _REMEMBER_FROM:
+            if stamp.st_size >= _REMEMBER_FROM:
                 _write_memory()
     digest = str(entry["sha256"])
     promised = _promised(path)
@@ -87,9 +87,9 @@ def _memory_hash(files: dict[str, dict[str, Any]]) -> str:
 def _write_memory() -> None:
     """Hashes of the large files that still exist, those that another process added included."""
     large = {path: entry for path, entry in _known.items() if entry["state"][0] >= _REMEMBER_FROM}
-    kept = {path: entry for path, entry in {**_read_memory(), **large}.items() if Path(path).is_file()}
+    remembered = {path: entry for path, entry in {**_read_memory(), **large}.items() if Path(path).is_file()}
     with suppress(OSError, InputError):  # a folder that cannot be written, or is no store: the next one reads it again
         check_store(_memory_file().parent)
         _memory_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        content = {"sha256": _memory_hash(kept), "files": kept}
+        content = {"sha256": _memory_hash(remembered), "files": remembered}
         write_atomic(_memory_file(), json.dumps(content, indent=1).encode())

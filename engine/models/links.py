@@ -99,11 +99,11 @@ def value_links(model: nn.Module, rows: RowIndex) -> Links:
     groups = sublayers(rows, "attention")
     for parent, layers in groups.items():
         module = model.get_submodule(parent)
-        found = _value_link(module, layers)
-        if isinstance(found, str):
-            without.append(f"{type(module).__name__} {found}")
+        link = _value_link(module, layers)
+        if isinstance(link, str):
+            without.append(f"{type(module).__name__} {link}")
         else:
-            links.append(found)
+            links.append(link)
     return tuple(links), _told(without, len(groups), "attentions")
 
 
@@ -152,11 +152,11 @@ def _linear(model: nn.Module, path: str) -> nn.Linear:
 
 def sublayers(rows: RowIndex, sublayer: Sublayer) -> dict[str, dict[str, Layer]]:
     """Path of each attention or MLP -> its Linears by their own names."""
-    found: dict[str, dict[str, Layer]] = {}
+    linked: dict[str, dict[str, Layer]] = {}
     for layer in rows.layers:
         if layer.sublayer == sublayer:
-            found.setdefault(_parent(layer.name), {})[layer.name.rpartition(".")[2]] = layer
-    return found
+            linked.setdefault(_parent(layer.name), {})[layer.name.rpartition(".")[2]] = layer
+    return linked
 
 
 def _parent(path: str) -> str:

@@ -98,11 +98,11 @@ def load_model(
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
     misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a
     tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens."""
-    place = checked_device(device)
-    precision = _dtype(dtype, place)
-    if place.type == "cpu":
+    checked = checked_device(device)
+    precision = _dtype(dtype, checked)
+    if checked.type == "cpu":
         keep_freed_memory()
-    without_plans(place)
+    without_plans(checked)
     checkpoint = fetch_model(model_id, revision=revision)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")
@@ -110,7 +110,7 @@ def load_model(
     model = plain_weights(checkpoint, precision, device_map, progress)
     if device_map is None:
         with memory_needed(partial(_too_large, checkpoint.id, precision)):
-            model.to(place)
+            model.to(checked)
     elif any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(
             f"{checkpoint.id} does not fit on the devices of --device-map, part of it would be offloaded and could not "
@@ -118,13 +118,13 @@ def load_model(
         )
     model.eval().requires_grad_(False)
     rows = row_index(model)
-    if place.type == "cpu":
+    if checked.type == "cpu":
         offer_faster_products(model)
     check_weights(model, checkpoint.id)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     with memory_needed(partial(_too_large, checkpoint.id, precision)):
         check_pass(model, input_device(model), checkpoint.id)
-    device = str(input_device(model)) if device_map is not None else str(place)
+    device = str(input_device(model)) if device_map is not None else str(checked)
     return _identified(checkpoint, model, tokenizer, rows, precision, device, checkpoint.weights_hash())
 
 
@@ -146,15 +146,15 @@ def load_sketch(
     """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched: parameters on
     the meta device, an empty `weights_hash`; nothing can be measured with it. Errors: those of `load_model` that need
     no weights."""
-    place = checked_device(device)
-    precision = _dtype(dtype, place)
+    checked = checked_device(device)
+    precision = _dtype(dtype, checked)
     checkpoint = find_checkpoint(model_id, revision, weights=False)
     model: Any = skeleton(checkpoint)
     _check_packed(checkpoint)
     tokenizer = _tokenizer(checkpoint)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     model.eval().requires_grad_(False)
-    return _identified(checkpoint, model, tokenizer, row_index(model), precision, str(place), "")
+    return _identified(checkpoint, model, tokenizer, row_index(model), precision, str(checked), "")
 
 
 def _identified(
@@ -290,8 +290,8 @@ def plain_weights(
         "of another shape": sorted(entry[0] for entry in info["mismatched_keys"]),
     }
     if info["error_msgs"]:
-        said = shortened(str(info["error_msgs"][0]).partition("\n")[0])
-        raise InputError(f"{checkpoint.id} cannot be loaded: {said}; copy the checkpoint again")
+        first_message = shortened(str(info["error_msgs"][0]).partition("\n")[0])
+        raise InputError(f"{checkpoint.id} cannot be loaded: {first_message}; copy the checkpoint again")
     for what, names in wrong.items():
         if names:
             raise InputError(

@@ -124,9 +124,9 @@ def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType
     heads: list[Tensor] = []
 
     def record(function: Any, module: Any, query: Tensor, key: Tensor, value: Tensor, *more: Any, **named: Any) -> Any:
-        found = function(module, query, key, value, *more, **named)
-        calls.append((query, key, value, found[0]))
-        return found
+        attended = function(module, query, key, value, *more, **named)
+        calls.append((query, key, value, attended[0]))
+        return attended
 
     def note(module: Any, _: Any, output: Tensor) -> None:
         if output.requires_grad:
@@ -151,12 +151,12 @@ def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType
     biases = [_Sum.of(bias.expand_as(output), next(gradients)) for bias, output in biased]
     parts = [tuple(_Sum.of(part, next(gradients)) for part in call) for call in calls]
     open_in_attention = [0.0]
-    kept = 0.0
+    conserved = 0.0
     for q, k, v, o in parts:
-        kept += o.total - q.total - k.total - v.total
+        conserved += o.total - q.total - k.total - v.total
         open_in_attention.append(abs(v.total - o.total / 2) / _size(v, o))
         open_in_attention.append(abs(q.total - k.total) / _size(q, k))
-    accounted = expected.total - kept - sum(bias.total for bias in biases)
+    accounted = expected.total - conserved - sum(bias.total for bias in biases)
     size = _size(at_input, expected, *biases, *(part for call in parts for part in call))
     after_head = [abs(head.total - expected.total) / _size(head, expected) for head in at_logits]
     at_start = abs(at_input.total - accounted) / size

@@ -233,8 +233,8 @@ def norm_readers(loaded: LoadedModel) -> tuple[tuple[NormReaders, ...], str]:
             without.append(f"{type(model.get_submodule(norm)).__name__} is no RMS norm with a weight")
         else:
             found.append(NormReaders(norm, tuple(linears), plus_one))
-    told = "; ".join(f"{count} of {len(readers)} norms: {why}" for why, count in Counter(without).items())
-    return tuple(found), told
+    reasons = "; ".join(f"{count} of {len(readers)} norms: {why}" for why, count in Counter(without).items())
+    return tuple(found), reasons
 
 
 def _plus_one(norm: nn.Module, given: Tensor, output: Tensor) -> bool | None:

@@ -73,10 +73,10 @@ def _works() -> bool:
     generator = torch.Generator().manual_seed(0)
     input, weight = (torch.randn(3, 5, generator=generator) for _ in range(2))
     try:
-        found = torch.ops.mkldnn._linear_pointwise(input, weight, None, "none", [], "")
+        product = torch.ops.mkldnn._linear_pointwise(input, weight, None, "none", [], "")
     except (AttributeError, RuntimeError, TypeError):
         return False
-    return torch.allclose(found, functional.linear(input, weight), atol=1e-5)
+    return torch.allclose(product, functional.linear(input, weight), atol=1e-5)
 
 
 def without_plans(device: torch.device) -> None:

@@ -142,13 +142,13 @@ def left_alone(block: nn.Module) -> dict[str, str]:
     router: says which experts see a token, or how much one counts; a zero row there sends tokens elsewhere and removes
     no neuron. convolution: mixes positions. time step: Mamba's dt_proj, whose weight transformers reads without
     calling the Linear. Modules inside these are not named again."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path, module in block.named_modules():
-        if path and not any(path.startswith(f"{outer}.") for outer in found):
+        if path and not any(path.startswith(f"{outer}.") for outer in names):
             kind = _kind(module, path.rpartition(".")[2], block.get_submodule(path.rpartition(".")[0]))
             if kind:
-                found[path] = kind
-    return found
+                names[path] = kind
+    return names
 
 
 def kept(blocks: Iterable[nn.Module]) -> str:

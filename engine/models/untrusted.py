@@ -80,10 +80,10 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
                 if in_time
                 else f"takes longer than {DEADLINE_S:.0f} seconds"
             )
-    found: dict[str, Any] = json.loads(answer)
-    if "limit" in found:
-        raise OverLimit(found["limit"])
-    return found
+    content: dict[str, Any] = json.loads(answer)
+    if "limit" in content:
+        raise OverLimit(content["limit"])
+    return content
 
 
 def _running() -> subprocess.Popen[bytes]:

@@ -23,10 +23,10 @@ _LONGEST_NAME = 200  # characters of a path that are printed
 
 def disk_problem(error: OSError) -> str | None:
     """What a disk did not do and what helps, in one line; None for failures that are no matter of files."""
-    place = error.filename2 or error.filename
-    if place is None and error.errno == errno.ENOENT:
+    path = error.filename2 or error.filename
+    if path is None and error.errno == errno.ENOENT:
         return None
-    named = "a file" if place is None else os.fsdecode(place) if isinstance(place, str | bytes) else str(place)
+    named = "a file" if path is None else os.fsdecode(path) if isinstance(path, str | bytes) else str(path)
     named = named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
     what = f"cannot read or write {named} ({error.strerror})"
     if error.errno in _NO_ROOM:

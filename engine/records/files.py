@@ -62,11 +62,11 @@ def sweep(path: Path) -> list[Path]:
 
 def _is_leftover(found: Path, name: str) -> bool:
     own = r"(?:([A-Za-z0-9-]+)\.)?([0-9]{1,9})(?:\.[0-9a-f]{8})?"
-    told = re.fullmatch(rf"\.{re.escape(name)}\.{own}{re.escape(SUFFIX)}", found.name)
-    if told is None:
+    match = re.fullmatch(rf"\.{re.escape(name)}\.{own}{re.escape(SUFFIX)}", found.name)
+    if match is None:
         return False
-    if told[1] in (None, _host()):
-        return not _lives(int(told[2]))
+    if match[1] in (None, _host()):
+        return not _lives(int(match[2]))
     try:
         return time.time() - found.lstat().st_mtime > IDLE_S
     except OSError:

@@ -54,12 +54,12 @@ class OwnFolder:
     @property
     def path(self) -> Path:
         while self._made is None:
-            made = Path(tempfile.mkdtemp(prefix=self._prefix))
-            lock = FileLock(made / _LOCK, timeout=10)
+            folder = Path(tempfile.mkdtemp(prefix=self._prefix))
+            lock = FileLock(folder / _LOCK, timeout=10)
             with suppress(OSError):  # another process took it for a left one before it was locked
                 lock.acquire()
-                if (made / _LOCK).exists():
-                    self._made, self._lock = made, lock
+                if (folder / _LOCK).exists():
+                    self._made, self._lock = folder, lock
         return self._made
 
     def close(self) -> None:

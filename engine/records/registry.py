@@ -54,12 +54,12 @@ class Registry(Generic[T]):
     def add(self, name: str, entry: T, origin: object) -> None:
         """Register an entry. origin: its class or function; the same again, as on a reload, replaces itself.
         Errors: InputError for an id that something else has taken."""
-        place = f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', '?')}"
+        source = f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', '?')}"
         with self._lock:
             taken = self._entries.get(name)
-            if taken and taken[1] != place:
+            if taken and taken[1] != source:
                 raise InputError(f"{self.kind} id {name!r} is taken by {taken[1]}; choose another id")
-            self._entries[name] = (entry, place)
+            self._entries[name] = (entry, source)
 
     def remove(self, name: str) -> None:
         """Take an entry out (for tests and notebooks)."""

@@ -149,8 +149,8 @@ class Cells:
         name = key if _PLAIN.fullmatch(key) else hashlib.sha256(key.encode()).hexdigest()
         tell(self._store, f"cell {name[:12]}…")
         try:
-            place = aside(self._store, f"{name}.json")
-            place.write_bytes(content if isinstance(content, bytes) else content.content)
+            free_name = aside(self._store, f"{name}.json")
+            free_name.write_bytes(content if isinstance(content, bytes) else content.content)
         except OSError as error:
             raise unusable(self._store, error) from None
         self._do(lambda cache: cache.delete(key))

@@ -119,14 +119,14 @@ def _earlier(folder: Path) -> InputError:
 
 
 def _missing_cells(store: Store, cells: _Found) -> set[str]:
-    there = set(store.keys()) & cells.keys()
-    for key in sorted(there):
+    shared = set(store.keys()) & cells.keys()
+    for key in sorted(shared):
         content = store.text(key)
         if content is None:  # damaged in the target, and set aside
-            there.discard(key)
+            shared.discard(key)
         elif checksum(key, content) != cells[key][0]:
             raise _differ("cell", key, store.folder, cells[key][1])
-    return cells.keys() - there
+    return cells.keys() - shared
 
 
 def _missing_arrays(store: Store, arrays: _Found) -> list[str]:
@@ -197,9 +197,9 @@ def _text(cells: Path, mode: int, filename: Any, value: Any) -> bytes | None:
 
 def _opened(path: Path) -> sqlite3.Connection:
     """For reading; on a file system that is read-only as well, where there is nothing to be recovered."""
-    place = f"file:{quote(os.fspath(path.absolute()))}"
+    address = f"file:{quote(os.fspath(path.absolute()))}"
     for mode in ("mode=rw", "immutable=1"):
-        database = sqlite3.connect(f"{place}?{mode}", uri=True, timeout=60)
+        database = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=60)
         try:
             database.execute("PRAGMA query_only = ON")
             database.execute("SELECT 1 FROM Cache LIMIT 1").fetchone()

@@ -35,10 +35,10 @@ def array_file(store: Path, key: str) -> Path:
 def read_checked(path: Path) -> tuple[str | None, bool] | None:
     """The checksum that a file of arrays names, and whether it fits them; None where it cannot be read at all."""
     try:
-        found = read_arrays(path) if path.is_file() else None
+        arrays = read_arrays(path) if path.is_file() else None
     except OSError:
         return None
-    return None if found is None else (found[1], found[1] == checksum(path.stem, found[0]))
+    return None if arrays is None else (arrays[1], arrays[1] == checksum(path.stem, arrays[0]))
 
 
 def checksum(key: str, arrays: Arrays) -> str:
@@ -59,8 +59,8 @@ def read_arrays(path: Path) -> tuple[Arrays, str | None] | None:
             return None
     try:
         with safe_open(path, framework="numpy") as tensors:
-            told = (tensors.metadata() or {}).get(CHECKSUM)
-            return {name: tensors.get_tensor(name) for name in tensors.keys()}, told  # noqa: SIM118 - no mapping
+            stored_checksum = (tensors.metadata() or {}).get(CHECKSUM)
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}, stored_checksum  # noqa: SIM118 - no mapping
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError):
         return None
 

@@ -87,14 +87,14 @@ class TableSpec:
 
     def column(self, name: str) -> Column | None:
         """The description of a column, also of a published table's `X_printed` and `X_half_unit`; None if unknown."""
-        found = {one.name: one for one in self.columns}
-        if name in found:
-            return found[name]
+        by_name = {one.name: one for one in self.columns}
+        if name in by_name:
+            return by_name[name]
         for suffix, kind, meaning in (
             (PRINTED, "text", "characters that the paper printed for"),
             (HALF_UNIT, "number", "half a unit of the last printed digit of"),
         ):
-            of = found.get(name.removesuffix(suffix))
+            of = by_name.get(name.removesuffix(suffix))
             if of is not None and of.name not in self.keys:
                 unit = of.unit if kind == "number" else ""
                 return Column(name, kind, unit, f"{meaning} {of.name}; published tables only", "finite", True, True)
@@ -177,11 +177,11 @@ def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = Fal
         )
     columns: dict[str, Column] = {}
     for name in table.columns:
-        found = about.column(name)
-        if found is None or (not published and name not in {one.name for one in about.columns}):
+        column = about.column(name)
+        if column is None or (not published and name not in {one.name for one in about.columns}):
             _refuse_unknown(stem, [name], where)
         else:
-            columns[name] = found
+            columns[name] = column
     places = {one.name: place for place, one in enumerate(about.columns)}
     ordered = sorted(columns, key=lambda name: places.get(name, len(places)))
     # A column without any value has no type of its own.
@@ -224,25 +224,25 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
         return f"{name} holds {values.dtype}, expected {column.dtype}"
     if values.null_count() and not nulls:
         return f"{name} is empty in {values.null_count()} of {values.len()} lines, expected a value in each"
-    there = values.drop_nulls()
+    known = values.drop_nulls()
     if column.values:
-        other = sorted(set(there.unique().to_list()) - set(column.values.split()))
+        other = sorted(set(known.unique().to_list()) - set(column.values.split()))
         return f"{name} is {other[0]!r}, expected {' or '.join(column.values.split())}" if other else None
     if column.type == "id":
-        odd = [text for text in there.unique().to_list() if not is_id(text) and not is_domain_id(text)]
+        odd = [text for text in known.unique().to_list() if not is_id(text) and not is_domain_id(text)]
         return f"{name} is {odd[0]!r}, expected an id: letters, digits and . _ - only" if odd else None
-    if not there.dtype.is_numeric():
+    if not known.dtype.is_numeric():
         return None
     low, high, broken = RANGES[column.range]
-    inside = (there >= low - ROUNDING) & (there <= high + ROUNDING)
-    if there.dtype.is_float():
-        inside &= there.is_finite()
+    inside = (known >= low - ROUNDING) & (known <= high + ROUNDING)
+    if known.dtype.is_float():
+        inside &= known.is_finite()
         if broken:
-            inside |= there.is_nan() | (there == float("inf")) | ((there == float("-inf")) & (low < 0))
+            inside |= known.is_nan() | (known == float("inf")) | ((known == float("-inf")) & (low < 0))
     if inside.all():
         return None
     expected = f"{low:g} to {high:g}" if low > float("-inf") else "a finite number"
-    return f"{name} is {there.filter(~inside)[0]!r}, expected {expected.replace('to inf', 'or more')}"
+    return f"{name} is {known.filter(~inside)[0]!r}, expected {expected.replace('to inf', 'or more')}"
 
 
 def is_id(name: str) -> bool:

@@ -121,10 +121,10 @@ def estimate(
             work = tuple(one for stage in STAGES if stage in stages for one in makers[stage]())
             weight_bytes = model.weight_bytes
     except (RuntimeError, TypeError, AttributeError) as error:
-        said = next(iter(str(error).strip().splitlines()), "")
+        reason = next(iter(str(error).strip().splitlines()), "")
         raise InputError(
             f"{sketch.id} ({sketch.architecture}) cannot be estimated from its shapes "
-            f"({type(error).__name__}: {said}); measure a short run instead: --samples 8 --eval-samples 8"
+            f"({type(error).__name__}: {reason}); measure a short run instead: --samples 8 --eval-samples 8"
         ) from None
     return Estimate(sketch.id, sketch.dtype, sketch.device, weight_bytes, work)
 

@@ -87,11 +87,11 @@ def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGrad
 
     def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
         ran.add(layer)
-        kept = output.detach()
+        detached = output.detach()
 
         def finish(gradient_there: Tensor) -> None:
             reached.add(layer)
-            h, gradient = seen.by_token(kept), seen.by_token(wide(gradient_there))  # one wide factor is enough
+            h, gradient = seen.by_token(detached), seen.by_token(wide(gradient_there))  # one wide factor is enough
             if "lrp" in wanted.methods:
                 wanted.reduce("lrp", layer, h * gradient)
             if "relp" in wanted.methods and centre is not None:
@@ -125,8 +125,8 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
 
     def add(layer: int, h: Tensor, gradient: Tensor, last: bool) -> None:
         if conductance:
-            part = (wide(h) - wide(before.pop(layer))).mul_(gradient)
-            moved[layer] = moved[layer].add_(part) if layer in moved else part
+            contribution = (wide(h) - wide(before.pop(layer))).mul_(gradient)
+            moved[layer] = moved[layer].add_(contribution) if layer in moved else contribution
             if last:
                 wanted.reduce("ig_conductance", layer, moved.pop(layer))
             else:

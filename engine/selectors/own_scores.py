@@ -156,9 +156,9 @@ class ScoreFile:
 
         keys = [name for name in table.columns if name != "score"]
         index = rows.frame().select("row_id", *(name for name in keys if name != "row_id"))
-        found = index.join(table, on=keys, how="left", maintain_order="left")
+        joined = index.join(table, on=keys, how="left", maintain_order="left")
         twice, lines = table.height - table.n_unique(keys), table.height
-        missing = found.filter(pl.col("score").is_null())
+        missing = joined.filter(pl.col("score").is_null())
         surplus = table.join(index, on=keys, how="anti").height
         for count, what in (
             (twice, "lines for a row that has one already"),
@@ -169,7 +169,7 @@ class ScoreFile:
                 raise InputError(
                     f"{self.name} ({lines:,} lines) has {count:,} {what}; give one line for each row of rows.parquet"
                 )
-        return found["score"].to_numpy().astype(np.float32)
+        return joined["score"].to_numpy().astype(np.float32)
 
 
 def read_scores(path: Path, reduce: str | None = None) -> ScoreFile:
@@ -216,8 +216,8 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
     except BaseException as error:  # whatever a file of anyone's makes a reader raise
         if is_out_of_memory(error) or not (isinstance(error, Exception) or is_panic(error)):
             raise
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path.name} is no readable file of scores ({said}); write it again") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path.name} is no readable file of scores ({reason}); write it again") from None
 
 
 def _npz(content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -197,10 +197,10 @@ def in_batches(
     end at multiples of their size there. Errors: InputError where a single item does not fit."""
     done = 0
     while done < total:
-        part = slice(done, min(done + batch_size - (first + done) % batch_size, total))
-        result = none_without_memory(partial(work, part))
+        piece = slice(done, min(done + batch_size - (first + done) % batch_size, total))
+        result = none_without_memory(partial(work, piece))
         if result is None:
-            size = part.stop - part.start
+            size = piece.stop - piece.start
             if size == 1:
                 raise InputError(
                     "out of memory with a single window per batch; use shorter windows, --dtype bfloat16, "
@@ -208,8 +208,8 @@ def in_batches(
                 )
             batch_size = size // 2
             continue
-        yield part, result
-        done = part.stop
+        yield piece, result
+        done = piece.stop
 
 
 _NEXT_STEP = {"float16": "run again with --dtype bfloat16 or float32", "bfloat16": "run again with --dtype float32"}

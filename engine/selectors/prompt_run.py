@@ -100,10 +100,10 @@ class PromptRun:
             device = input_device(self.loaded.model)
             total = torch.zeros((), dtype=torch.float64)
             for start in range(0, len(prompts), self.batch_size):
-                part = prompts[start : start + self.batch_size]
-                total = total + sums(encode_prompts(self.loaded.tokenizer, part).to(device))
+                batch = prompts[start : start + self.batch_size]
+                total = total + sums(encode_prompts(self.loaded.tokenizer, batch).to(device))
                 if self.progress:
-                    self.progress(stage, start + len(part), len(prompts))
+                    self.progress(stage, start + len(batch), len(prompts))
             self.means[known] = total / len(prompts)
         return self.means[known]
 

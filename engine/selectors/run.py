@@ -393,8 +393,8 @@ def nested_scores(
     how |= {"seeds": seeds, "skip_first": skip_first, "kept": kept, "text": text}
 
     def run_of(size: int) -> ScoringRun:
-        told = partial(finished, size) if finished else None
-        return ScoringRun(loaded, windows.first(size), known=there.get(size), finished=told, **how)
+        on_finished = partial(finished, size) if finished else None
+        return ScoringRun(loaded, windows.first(size), known=there.get(size), finished=on_finished, **how)
 
     runs = {size: run_of(size) for size in ordered}
     # Largest first: its passes leave the sums that the smaller sizes read.

@@ -58,11 +58,11 @@ def window_statistics(
     [ends, sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every layer, then sums of
     abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees"""
     model, rows = loaded.model, loaded.rows
-    found = WindowSums(loaded, ends or (len(input_ids),), skip_first)
+    sums = WindowSums(loaded, ends or (len(input_ids),), skip_first)
     positions = (input_ids.shape[0], input_ids.shape[1])
-    with loaded.lock, torch.no_grad(), watching(model, rows, positions, found.add):
+    with loaded.lock, torch.no_grad(), watching(model, rows, positions, sums.add):
         model(inputs_embeds=embed(model, input_ids), use_cache=False, **last_logits_only(model))
-    return found.flat()
+    return sums.flat()
 
 
 class WindowSums:

@@ -118,8 +118,8 @@ class PairedRates:
         """The smallest absolute difference with mcnemar_p <= level, were as many prompts changed; None if there is none
         of so few."""
         changed = self.no_yes + self.yes_no
-        told = sum(1 for _ in takewhile(lambda p: p <= level, _two_sided(changed)))
-        return (changed - 2 * (told - 1)) / self.n if told else None
+        significant = sum(1 for _ in takewhile(lambda p: p <= level, _two_sided(changed)))
+        return (changed - 2 * (significant - 1)) / self.n if significant else None
 
     @property
     def interval(self) -> Interval:

@@ -154,8 +154,8 @@ def _text_covariance(a: Numbers, b: Numbers, tokens: Numbers, blocks: Blocks) ->
     sizes = np.array(blocks.sums(tokens.tolist()))
     sums = np.array([blocks.sums(a.tolist()), blocks.sums(b.tolist())])
     residuals, n = sums - sums.sum(1, keepdims=True) / sizes.sum() * sizes, len(sizes)
-    found = residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2 * blocks.widening
-    return JointPart(float(found[0, 0]), float(found[0, 1]), float(found[1, 1]), n - 1)
+    covariance = residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2 * blocks.widening
+    return JointPart(float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1]), n - 1)
 
 
 def looks(first: int, most: int) -> tuple[int, ...]:
@@ -207,12 +207,12 @@ def excess_p(harm: float, draws: Sequence[float], limit: float) -> float:
     real, *others = (one if math.isfinite(one) else math.inf for one in (harm, *draws))  # NaN: the model is broken
     if math.inf in (real, *others) or min(others) == max(others):
         return (1 + sum(one >= real for one in others)) / (n + 1)
-    found = _prediction_p(harm, draws)
+    p = _prediction_p(harm, draws)
     if limit <= 0:  # a limit below the unmasked model's loss: no logarithm of the harm
-        return found
+        return p
     least = FLOOR * limit
     logs = [math.log(max(one, least)) for one in draws]
-    return max(found, _prediction_p(math.log(max(harm, least)), logs))
+    return max(p, _prediction_p(math.log(max(harm, least)), logs))
 
 
 def _prediction_p(value: float, draws: Sequence[float]) -> float:
@@ -229,9 +229,9 @@ def judge_groups(candidates: Sequence[Candidate | None], limit: float) -> list[t
     """p and Holm's p of every group; None for a group within the limit, which is not compared with random ones.
     Holm over all groups: those within the limit count as p = 1, since which groups are compared is seen in the same
     numbers."""
-    found = [None if one is None else excess_p(one.harm, one.draws, limit) for one in candidates]
-    adjusted = holm([1.0 if p is None else p for p in found])
-    return [(None, None) if p is None else (p, whole) for p, whole in zip(found, adjusted, strict=True)]
+    p_values = [None if one is None else excess_p(one.harm, one.draws, limit) for one in candidates]
+    adjusted = holm([1.0 if p is None else p for p in p_values])
+    return [(None, None) if p is None else (p, whole) for p, whole in zip(p_values, adjusted, strict=True)]
 
 
 def rank_among(real: float, draws: Sequence[float]) -> int:

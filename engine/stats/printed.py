@@ -28,8 +28,8 @@ def noise_of(values: Sequence[float], errors: Sequence[float | None], units: int
     Satterthwaite: e^4 / (w^2 / (units - 1) + b^2 / (seeds - 1)), with w the mean squared error of the seeds, b the
     variance over seeds over their number, e^2 = w + b. units None: as if there were many."""
     within = text_part(errors, [units if units is not None and units > 1 else None])
-    found = estimate(statistics.fmean(values), [within, *seed_parts(values, range(len(values)))])
-    return Noise(found.stderr, found.degrees) if found.stderr and found.degrees else None
+    with_error = estimate(statistics.fmean(values), [within, *seed_parts(values, range(len(values)))])
+    return Noise(with_error.stderr, with_error.degrees) if with_error.stderr and with_error.degrees else None
 
 
 def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
@@ -46,14 +46,14 @@ def against_printed(cells: pl.DataFrame) -> pl.DataFrame:
     Rounding alone gives z = 0, and noise of one stored error passes a level of a in a of all cells or fewer. p by
     Student's t at `degrees`, Holm over all cells with a z. The published number's own sampling error is not printed and
     not in z. A cell without a z comes by the size of its log ratio or difference, what is not finite first."""
-    found = [_apart(*row) for row in cells.select(*_INPUTS).iter_rows()]
-    z_values = [z for _, _, z, _ in found]
-    adjusted = iter(holm([p for *_, p in found if p is not None]))
+    differences = [_apart(*row) for row in cells.select(*_INPUTS).iter_rows()]
+    z_values = [z for _, _, z, _ in differences]
+    adjusted = iter(holm([p for *_, p in differences if p is not None]))
     columns: dict[str, list[float | None]] = {
-        "log_ratio": [ratio for ratio, *_ in found],
+        "log_ratio": [ratio for ratio, *_ in differences],
         "z": z_values,
-        "p_holm": [None if p is None else next(adjusted) for *_, p in found],
-        "_size": [size for _, size, *_ in found],
+        "p_holm": [None if p is None else next(adjusted) for *_, p in differences],
+        "_size": [size for _, size, *_ in differences],
     }
     with_z = cells.with_columns(pl.Series(name, values, pl.Float64) for name, values in columns.items())
     by_size = pl.col("z").abs().fill_null(-1.0)

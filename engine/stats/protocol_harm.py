@@ -137,5 +137,5 @@ def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area
     own = seed_part(Harm(morf.sums - lerf.sums, lerf.tokens)) if morf.sums.shape == lerf.sums.shape else []
     random = [Part(ratio**2 * part.variance, part.degrees) for part in seed_part(chance)]
     parts = [Part(part.variance / below**2, part.degrees) for part in (text, *own, *random)]
-    found = estimate(ratio, parts, confidence)
-    return Area(ratio, found.low, found.high)
+    ratio_estimate = estimate(ratio, parts, confidence)
+    return Area(ratio, ratio_estimate.low, ratio_estimate.high)

@@ -121,8 +121,8 @@ def gram(matrix: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
     """matrix @ matrix.T in float64, without a float64 copy of the whole. [S, N] -> [S, S]"""
     total = np.zeros((len(matrix), len(matrix)))
     for start in range(0, matrix.shape[1], _CHUNK_ROWS):
-        part = matrix[:, start : start + _CHUNK_ROWS].astype(np.float64)
-        total += part @ part.T
+        chunk = matrix[:, start : start + _CHUNK_ROWS].astype(np.float64)
+        total += chunk @ chunk.T
     return total
 
 

@@ -137,11 +137,11 @@ def sign_agreement(scores: npt.ArrayLike, effects: npt.ArrayLike) -> Rate | None
     removal hurts; it agrees wherever that is so.
     """
     signs = np.sign(finite(scores)) * np.sign(finite(effects))
-    told = int((signs != 0).sum())
-    if not told:
+    nonzero = int((signs != 0).sum())
+    if not nonzero:
         return None
     right = int((signs > 0).sum())
-    return Rate(right / told, wilson(right, told, CONFIDENCE), told)
+    return Rate(right / nonzero, wilson(right, nonzero, CONFIDENCE), nonzero)
 
 
 def larger_high(sampled: int, units: int) -> float:
@@ -200,12 +200,12 @@ def recall_of_top(
         return None
     chosen = np.zeros(size, dtype=np.bool_)
     chosen[order[: max(1, round(top * size))]] = True
-    found = int(chosen[sample[largest[:above]]].sum())
+    hits = int(chosen[sample[largest[:above]]].sum())
     if n == size:
-        value = found / above
-        return Recall(threshold, above, found, Interval(value, value), 1 - value)
-    two_sided = clopper_pearson(found, above, CONFIDENCE)
-    return Recall(threshold, above, found, two_sided, 1 - clopper_pearson(found, above, 2 * CONFIDENCE - 1).low)
+        value = hits / above
+        return Recall(threshold, above, hits, Interval(value, value), 1 - value)
+    two_sided = clopper_pearson(hits, above, CONFIDENCE)
+    return Recall(threshold, above, hits, two_sided, 1 - clopper_pearson(hits, above, 2 * CONFIDENCE - 1).low)
 
 
 RESAMPLES, LEAST_PAIRS = 2000, 30  # of a bootstrap; units below which it gives no interval

@@ -215,8 +215,8 @@ def seed_parts(values: Sequence[float], *levels: Sequence[Hashable]) -> list[Par
 def draw_part(values: Sequence[float]) -> list[Part]:
     """The calibration text's part: the variance of the number between disjoint draws of it.
     Not divided by their number, since the result comes from one calibration text. Nothing of fewer than two draws."""
-    there = [value for value in values if math.isfinite(value)]
-    return [Part(statistics.variance(there), len(there) - 1)] if len(there) > 1 else []
+    finite = [value for value in values if math.isfinite(value)]
+    return [Part(statistics.variance(finite), len(finite) - 1)] if len(finite) > 1 else []
 
 
 LEVEL = 0.05  # of adjusted p

@@ -197,8 +197,8 @@ class Comparison:
 def paper_models() -> tuple[str, ...]:
     """The paper's models with a table that can be compared, sorted."""
     stems = {quantity.stem for quantity in QUANTITIES}
-    found = [path.parent for path in paper_runs_dir().glob("*/manifest.json")]
-    return tuple(sorted(folder.name for folder in found if stems & set(table_names(folder))))
+    folders = [path.parent for path in paper_runs_dir().glob("*/manifest.json")]
+    return tuple(sorted(folder.name for folder in folders if stems & set(table_names(folder))))
 
 
 def paper_model(model_id: str) -> str | None:
@@ -287,8 +287,8 @@ def _setting(settings: object, path: tuple[str, ...]) -> object:
 
 def _windows(manifest: Json, stem: str) -> int | None:
     """How many evaluation windows are behind a table, by the manifest."""
-    found = _setting(manifest, ("files", f"{stem}.parquet", "spec", "evaluation", "samples"))
-    return found if isinstance(found, int) else None
+    samples = _setting(manifest, ("files", f"{stem}.parquet", "spec", "evaluation", "samples"))
+    return samples if isinstance(samples, int) else None
 
 
 def orders(cells: pl.DataFrame) -> pl.DataFrame:
@@ -348,20 +348,20 @@ def summary(comparison: Comparison) -> pl.DataFrame:
 def noise_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
     """What z and Holm say of the cells of a comparison, in words: those with a standard error, then the others."""
     tested, others = cells.filter(pl.col("z").is_not_null()), cells.filter(pl.col("z").is_null())
-    said = []
+    sentences = []
     if tested.height:
-        said.append(
+        sentences.append(
             f"{differing(tested).height} of {tested.height} cells with a standard error differ from the printed value "
             f"beyond rounding and noise (Holm over every cell with one, level {LEVEL:g}). The noise is the run's own, "
             "by its stored standard errors; the paper's is not printed."
         )
     if others.height:
         beyond = others.height - int(others["within"].sum())
-        said.append(
+        sentences.append(
             f"{others.height} cells have no stored standard error or a printed value at the model's numerical ceiling; "
             f"{beyond} of them differ by more than rounding, and nothing here says whether that is noise."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def furthest(cells: pl.DataFrame, per_quantity: int) -> pl.DataFrame:
@@ -389,10 +389,10 @@ def beside(folder: Path, file: Path) -> tuple[pl.DataFrame, list[str]]:
     ours = read_table(folder, "downstream").filter(rate=0).unique("task", keep="first", maintain_order=True)
     versions = dict(read_table(folder, "downstream_tasks").select("task", "version").iter_rows())
     try:
-        found = bounds.json_of(file)
+        content = bounds.json_of(file)
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read ({error}); give a results_….json of `lm_eval --output_path`") from None
-    results, lines = _object(found, "results"), []
+    results, lines = _object(content, "results"), []
     theirs = {task: one for task, one in results.items() if _number(_object(results, task).get(_METRIC)) is not None}
     for task, items, accuracy, stderr in ours.select("task", "items", "accuracy", "stderr").iter_rows():
         if task not in theirs:
@@ -401,11 +401,11 @@ def beside(folder: Path, file: Path) -> tuple[pl.DataFrame, list[str]]:
         width = None if stderr is None or their_stderr is None else _Z * (stderr**2 + their_stderr**2) ** 0.5
         difference = accuracy - there
         ends = (None, None) if width is None else (difference - width, difference + width)
-        shots, version = _object(found, "n-shot").get(task, 0), _object(found, "versions").get(task)
+        shots, version = _object(content, "n-shot").get(task, 0), _object(content, "versions").get(task)
         otherwise = [f"{shots} shots"] if shots else []
         if version is not None and _number(version) != _number(versions[task]):
             otherwise.append(f"version {version}, here {versions[task]}")
-        asked = _object(_object(found, "n-samples"), task).get("effective")
+        asked = _object(_object(content, "n-samples"), task).get("effective")
         lines.append((task, items, asked, accuracy, there, difference, *ends, "; ".join(otherwise)))
     if not lines:
         raise InputError(

@@ -355,11 +355,11 @@ def from_shapes(
         left, skipped = possible(inputs, [info for info in GROUPS[kind.group] if info.id in names], skip=skip)
         for info in left:
             try:
-                found = info.study().expected(inputs, Results())
-                partly |= dict.fromkeys([info.id] * found.more)
-                for measure, edits in found.edits:
+                expected = info.study().expected(inputs, Results())
+                partly |= dict.fromkeys([info.id] * expected.more)
+                for measure, edits in expected.edits:
                     further[id(measure)] = measure, max(edits, further.get(id(measure), (measure, 0))[1])
-                cells.update(cell.base or cell for cell in found.cells)
+                cells.update(cell.base or cell for cell in expected.cells)
             except InputError as error:
                 if not skip:
                     raise
@@ -382,12 +382,12 @@ def at_pace(study: Study[Any], inputs: StudyInputs, runner: LocalRunner) -> tupl
     The probe is the unedited model's cells among them; there is none where nothing is left to compute. Both are upper
     bounds where results decide (`Study.at_most`); once the first are known, the second are counted stage by stage as
     far as the store knows what a stage depends on."""
-    found = study.at_most(inputs, runner.results)
-    cells = list(dict.fromkeys(found.cells))
+    most = study.at_most(inputs, runner.results)
+    cells = list(dict.fromkeys(most.cells))
     probe = [cell for cell in cells if not cell.edit.size]
     if runner.count(cells).to_compute:
         runner.probe(probe)
-        measures = [measure for measure, edits in found.edits for _ in range(edits)]
+        measures = [measure for measure, edits in most.edits for _ in range(edits)]
         return runner.count(cells), Count(0, len(measures), runner.pace.seconds(measures))
     wanted = dict.fromkeys(cells)
     while new := [cell for cell in study.cells(inputs, runner.results) if cell not in wanted]:

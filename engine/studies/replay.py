@@ -193,15 +193,15 @@ def _compared(
     written = table_names(again)
     for stem in part.stems:
         stored = read_table(folder, stem)
-        made = read_table(again, stem) if stem in written else stored.clear()
+        remade = read_table(again, stem) if stem in written else stored.clear()
         described = TABLES.get(stem) if stem in TABLES else None
-        yield same_numbers(f"{stem}.parquet", stored, made, described, tolerance)
+        yield same_numbers(f"{stem}.parquet", stored, remade, described, tolerance)
 
 
 def _claims(folder: Path, tolerance: float) -> Held:
     """The ledger from the folder's own tables: no model takes part."""
-    there = table_names(folder)
-    again = ledger({stem: read_table(folder, stem) for stem in needed() if stem in there})
+    stems = table_names(folder)
+    again = ledger({stem: read_table(folder, stem) for stem in needed() if stem in stems})
     return same_numbers(f"{CLAIMS}.parquet", read_table(folder, CLAIMS), again, TABLES.get(CLAIMS), tolerance)
 
 

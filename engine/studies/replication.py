@@ -56,11 +56,11 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
     from scipy import stats  # here, since readers of tables do not need it
 
     if models == 2:
-        found = stats.kendalltau(values[0], values[1], alternative="greater")
-        test, value, p = KENDALL, float(found.statistic), float(found.pvalue)
+        outcome = stats.kendalltau(values[0], values[1], alternative="greater")
+        test, value, p = KENDALL, float(outcome.statistic), float(outcome.pvalue)
     else:
-        found = stats.friedmanchisquare(*values.T)
-        test, value, p = FRIEDMAN, float(found.statistic) / (models * (selectors - 1)), float(found.pvalue)
+        outcome = stats.friedmanchisquare(*values.T)
+        test, value, p = FRIEDMAN, float(outcome.statistic) / (models * (selectors - 1)), float(outcome.pvalue)
     return Concordance(test, value, p)
 
 

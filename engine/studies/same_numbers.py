@@ -65,8 +65,8 @@ def apart(stored: npt.ArrayLike, again: npt.ArrayLike, *, bounded: bool = False)
     sizes = np.abs(old[np.isfinite(old)])
     scale = np.ones_like(old) if bounded else np.abs(old) + (np.median(sizes) if sizes.size else 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.abs(new - old) / scale
-    return np.where(same, 0.0, np.where(np.isfinite(found), found, np.inf))
+        relative = np.abs(new - old) / scale
+    return np.where(same, 0.0, np.where(np.isfinite(relative), relative, np.inf))
 
 
 def same_numbers(
@@ -106,7 +106,7 @@ def same_arrays(
     name: str, stored: dict[str, npt.NDArray[Any]], again: dict[str, npt.NDArray[Any]], tolerance: float = TOLERANCE
 ) -> Held:
     """The same of named arrays, one column each; an array of another shape counts as a lost and a gained line."""
-    found: list[Difference] = []
+    differences: list[Difference] = []
     furthest, values, reshaped, lines = 0.0, 0, 0, 0
     for column in stored.keys() & again.keys():
         old, new = stored[column], again[column]
@@ -119,9 +119,9 @@ def same_arrays(
         worst = sorted(np.argwhere(distance > tolerance).tolist(), key=lambda place: -distance[tuple(place)])
         for place in map(tuple, worst):
             line = f"row_id={place[-1]}" + (f", number {place[0] + 1}" if len(place) > 1 else "")
-            found.append(Difference(column, line, float(old[place]), float(new[place]), float(distance[place])))
+            differences.append(Difference(column, line, float(old[place]), float(new[place]), float(distance[place])))
     lost = tuple(sorted(stored.keys() - again.keys()))
-    ordered = tuple(sorted(found, key=lambda one: -one.apart))
+    ordered = tuple(sorted(differences, key=lambda one: -one.apart))
     return Held(name, lines, values, furthest, ordered, lost=reshaped, gained=reshaped, columns_lost=lost)
 
 
@@ -137,8 +137,8 @@ def _pairs(stored: pl.DataFrame, again: pl.DataFrame, keys: Sequence[str]) -> pl
 def _distances(old: pl.Series, new: pl.Series, *, bounded: bool) -> npt.NDArray[np.float64]:
     """0 for what is equal, infinite for what is not and is no number."""
     if old.dtype.is_float() and new.dtype.is_numeric():
-        found = apart(old.to_numpy(), new.cast(pl.Float64).to_numpy(), bounded=bounded)  # null becomes NaN
-        return np.where((old.is_null() != new.is_null()).to_numpy(), np.inf, found)
+        distances = apart(old.to_numpy(), new.cast(pl.Float64).to_numpy(), bounded=bounded)  # null becomes NaN
+        return np.where((old.is_null() != new.is_null()).to_numpy(), np.inf, distances)
     pairs = zip(old.to_list(), new.to_list(), strict=True)
     return np.array([0.0 if _alike(*pair) else math.inf for pair in pairs], dtype=np.float64)
 

@@ -35,10 +35,10 @@ def as_measured(controls: pl.DataFrame, when: str) -> str:
     if means.is_empty():
         return f"No control has a finite perplexity {when}"
     (low, least), (high, most) = means.row(0), means.row(-1)
-    told = f"{chart.control_title(low)} has perplexity {formats.perplexity(least)}"
+    sentence = f"{chart.control_title(low)} has perplexity {formats.perplexity(least)}"
     if low != high:
-        told += f", {chart.control_title(high)} {formats.perplexity(most)}"
-    return f"{told} {when}; no errors are known"
+        sentence += f", {chart.control_title(high)} {formats.perplexity(most)}"
+    return f"{sentence} {when}; no errors are known"
 
 
 def _names(controls: Sequence[str]) -> str:

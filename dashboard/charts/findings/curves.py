@@ -125,9 +125,9 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
         who, verb = words.listed(names), words.verb(names, "does", "do")
         of = "" if shift == 0.0 else " times the unmasked model's"
         return f"Only {who} {verb} not destroy the model {when}: perplexity {' to '.join(ends)}{of}"
-    said = _alive(alive, order, f" {when}", shift)
-    who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in said else _rest(destroyed, "{} scores")
-    return said + (f"; {who} {verb} the model" if destroyed else "")
+    sentence = _alive(alive, order, f" {when}", shift)
+    who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in sentence else _rest(destroyed, "{} scores")
+    return sentence + (f"; {who} {verb} the model" if destroyed else "")
 
 
 def _alive(rows: pl.DataFrame, order: str, when: str, shift: float) -> str:
@@ -305,6 +305,6 @@ def _with_errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _kept(points: pl.DataFrame, rows: pl.DataFrame, when: str) -> str:
     best = rows.sort("accuracy", maintain_order=True).row(-1, named=True)
-    told = f"{palette.title(best['selector'])} keeps most {when}, {best['accuracy']:.1%}"
+    sentence = f"{palette.title(best['selector'])} keeps most {when}, {best['accuracy']:.1%}"
     whole = points.filter(pl.col("rate") == 0)["accuracy"].mean()
-    return f"{told} of {whole:.1%} unmasked" if isinstance(whole, float) else told
+    return f"{sentence} of {whole:.1%} unmasked" if isinstance(whole, float) else sentence

@@ -96,10 +96,10 @@ def random_masks(point: Row) -> str:
 
 def among_draws(line: Row) -> str:
     """Is the edit told apart from random draws with a grid of their own? By p after Holm."""
-    place = f"rank {line['rank']} of {line['draws'] + 1}"
+    rank = f"rank {line['rank']} of {line['draws'] + 1}"
     if line["p_holm"] <= 0.05:
-        return f"The edit refuses more than random rows that were searched in the same way ({place})"
-    return f"No difference is seen from random rows that were searched in the same way ({place})"
+        return f"The edit refuses more than random rows that were searched in the same way ({rank})"
+    return f"No difference is seen from random rows that were searched in the same way ({rank})"
 
 
 def cost(part: pl.DataFrame) -> str:

@@ -76,9 +76,9 @@ def counted(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def left_out(selectors: Collection[str], how: str = "without colour") -> str:
     """What the sentences above do not name of these selectors' pairs, which `counts` says, and how it is shown."""
-    made = {whole: {*parts} & {*selectors} for whole, parts in _MADE_OF.items() if whole in selectors}
+    composites = {whole: {*parts} & {*selectors} for whole, parts in _MADE_OF.items() if whole in selectors}
     names = [palette.title(BASELINE)] * (BASELINE in selectors)
-    names += [f"{palette.title(whole)} with {words.titles([*parts])}" for whole, parts in made.items() if parts]
+    names += [f"{palette.title(whole)} with {words.titles([*parts])}" for whole, parts in composites.items() if parts]
     return f"; {how}: {', '.join(names)}" if names else ""
 
 

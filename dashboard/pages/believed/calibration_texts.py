@@ -88,9 +88,9 @@ def _convergence(source: Source) -> pl.DataFrame:
         with place:
             figure = lines_chart.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
             what = f"the masks' Jaccard at {at}" if axis.column == "jaccard" else axis.title
-            told = findings.less_text(chosen, axis.column, what)
+            sentence = findings.less_text(chosen, axis.column, what)
             tools.show(
-                figure, f"stability-{axis.column}", finding=told, below=f"{heading}, {below}",
+                figure, f"stability-{axis.column}", finding=sentence, below=f"{heading}, {below}",
                 hero=first and number < 2,
             )  # fmt: skip
     return table
@@ -121,11 +121,11 @@ def domain(source: Source) -> Drawn:
             title="agreement", text=lambda value: f"{value:.3f}", hover=lambda row: "<br>".join(_measured(row)),
             top=1.0,
         )  # fmt: skip
-        told = findings.two_texts(chosen, rate)
-        tools.show(figure, "domain-agreement", key="domain-agreement", finding=told, hero=True)
+        sentence = findings.two_texts(chosen, rate)
+        tools.show(figure, "domain-agreement", key="domain-agreement", finding=sentence, hero=True)
     with right:
-        figure, told = chart.two_corpora(chosen, (first, second)), findings.two_costs(chosen)
-        tools.show(figure, "domain-perplexity", key="domain-perplexity", finding=told, hero=True)
+        figure, sentence = chart.two_corpora(chosen, (first, second)), findings.two_costs(chosen)
+        tools.show(figure, "domain-perplexity", key="domain-perplexity", finding=sentence, hero=True)
     tools.say_not_finite(chosen["nll_a"], chosen["nll_b"])
     layout.section("Is it the domain, or the draw?")
     if source.has("domain_draws"):

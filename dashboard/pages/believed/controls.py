@@ -67,8 +67,8 @@ def _more(source: Source, answers: Answers | None) -> None:
         _told(*answers)
     with layout.told():
         table = source.table("rank_distribution").sort("rate")
-        told = findings.rank_distribution(table, 0.3)
-        tools.show(chart.rank_shares(table), "rank-distribution", key="rank-shares", finding=told)
+        sentence = findings.rank_distribution(table, 0.3)
+        tools.show(chart.rank_shares(table), "rank-distribution", key="rank-shares", finding=sentence)
         st.caption(
             "A row that is in neither method's mask was raised by the mean of two middling ranks. The larger that "
             "part, the less Consensus-2 is an agreement of the two."
@@ -81,8 +81,8 @@ def _answers(source: Source, order: str, rate: float) -> Answers | None:
     if differences is None:
         return None
     differences = differences.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
-    found = {answer.control: answer for answer in control_answers(differences, source.optional("draw_sweep"))}
-    return (found, has_blocks(differences)) if found else None
+    answers = {answer.control: answer for answer in control_answers(differences, source.optional("draw_sweep"))}
+    return (answers, has_blocks(differences)) if answers else None
 
 
 def _told(answers: dict[str, ControlAnswer], blocks: bool) -> None:
@@ -135,12 +135,12 @@ def _own_layers(source: Source) -> Drawn:
             return Drawn(destroyed)
     left, right = source.hero().columns(2)
     with left:
-        told = findings.own_depths(chosen, order)
+        sentence = findings.own_depths(chosen, order)
         figure = chart.own_depths(chosen, order)
-        tools.show(figure, f"specific-{order}", key="specific-differences", finding=told, hero=True)
+        tools.show(figure, f"specific-{order}", key="specific-differences", finding=sentence, hero=True)
     with right:
-        told = findings.depth_share(chosen)
-        tools.show(chart.depth_shares(chosen), f"depth-share-{order}", key="depth-share", finding=told, hero=True)
+        sentence = findings.depth_share(chosen)
+        tools.show(chart.depth_shares(chosen), f"depth-share-{order}", key="depth-share", finding=sentence, hero=True)
     tools.say_not_finite(chosen["difference"])
     if missing := chosen["depth_share"].null_count():
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
@@ -204,8 +204,8 @@ def _dangerous_groups(source: Source) -> Drawn:
         summary, columns, heading=f"Rows in {what}", below=f"LeRF masks at {rate}", title="share of the mask's rows",
         tickformat=".3~%", text="{:.1%}".format, hover=_summary_hover,
     )  # fmt: skip
-    told = findings.dangerous(summary, columns[0][0], what)
-    source.show(figure, "dangerous-share", key="dangerous-share", finding=told)
+    sentence = findings.dangerous(summary, columns[0][0], what)
+    source.show(figure, "dangerous-share", key="dangerous-share", finding=sentence)
     st.caption(
         "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
         "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "

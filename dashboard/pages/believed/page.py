@@ -99,9 +99,9 @@ def _verdict_more(source: Source, table: pl.DataFrame) -> None:
     kinds = "; ".join(f"**{name}**: {meaning}" for name, meaning in TIERS.items())
     st.caption(f"The kinds of evidence, the strongest first: {kinds}.")
     if source.has("verdict_moves"):
-        told = verdict_moves.sentences(source.table("verdict_moves"), palette.title)
+        sentences = verdict_moves.sentences(source.table("verdict_moves"), palette.title)
         st.subheader("What becomes of the verdicts when a limit moves?", anchor=False)
-        st.markdown("\n".join(f"- {one}" for one in told))
+        st.markdown("\n".join(f"- {one}" for one in sentences))
         st.caption("One limit at a time, to a laxer and to a stricter value; two together may change more.")
 
 

@@ -71,8 +71,8 @@ def render() -> None:
     if picked is None:
         return
     curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
-    there = [name for name, stem in ((MEASURES, "sweep_measures"), (PARTS, "parts")) if picked.has(stem)]
-    view = selection.switch("View", (*VIEWS, *there), "view", default=CURVES, place=picked.bar)
+    further_views = [name for name, stem in ((MEASURES, "sweep_measures"), (PARTS, "parts")) if picked.has(stem)]
+    view = selection.switch("View", (*VIEWS, *further_views), "view", default=CURVES, place=picked.bar)
     with picked.drawer():
         drawn, orders, relative = _choose_points(picked.kind, curves, picked.model)
     if drawn.points.is_empty():
@@ -116,17 +116,17 @@ def render() -> None:
 
 def _intervention(run: Path) -> tuple[results.Curves, str]:
     """The run's curves and, where it has them under several interventions, under which one is looked at."""
-    found = {results.ZERO: results.read_run(run)}
+    by_intervention = {results.ZERO: results.read_run(run)}
     with layout.told():  # a damaged table of further ones leaves the sweep
-        found = results.read_interventions(run)
-    if len(found) == 1:
-        return next(iter(found.values())), ""
+        by_intervention = results.read_interventions(run)
+    if len(by_intervention) == 1:
+        return next(iter(by_intervention.values())), ""
     name = selection.switch(
-        "Intervention", list(found), "intervention", default=next(iter(found)),
+        "Intervention", list(by_intervention), "intervention", default=next(iter(by_intervention)),
         help_text="What is done to the chosen rows: their outputs are set to zero, to their mean over the calibration "
         "text, or to what they are on another window.",
     )  # fmt: skip
-    return found[name], name
+    return by_intervention[name], name
 
 
 def _choose_points(source: str, curves: results.Curves, model: str) -> tuple[Drawn, list[str], bool]:
@@ -253,13 +253,13 @@ def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], rel
     panels, values = [], []
     for offer in beside:
         frame = offer.curves.frame
-        found = series.points(frame, offer.model, selectors, orders, (low, high))  # type: ignore[arg-type]
-        if found.height:
+        points = series.points(frame, offer.model, selectors, orders, (low, high))  # type: ignore[arg-type]
+        if points.height:
             name = formats.model_title(offer.model)
             if sum(formats.model_title(other.model) == name for other in beside) > 1:
                 name = offer.name
-            panels.append(curve_chart.Panel(name, found, series.unmasked_nll(frame, offer.model)))
-            values.append(series.download_values(found, offer.model, offer.name))
+            panels.append(curve_chart.Panel(name, points, series.unmasked_nll(frame, offer.model)))
+            values.append(series.download_values(points, offer.model, offer.name))
     if relative:
         _say_without_baseline({panel.name: panel.baseline for panel in panels})
     if not panels:
@@ -270,8 +270,8 @@ def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], rel
     for order in orders:
         figure = curve_chart.multiples(panels, order, columns=columns, relative=relative)
         with st.container(key=f"multiples-{order}"):  # where it is narrow it scrolls (frame.css)
-            told = findings.over_models([panel.points for panel in panels], order)
-            tools.show(figure, f"models-{order}", finding=told, below="; ".join(curve_chart.ORDER_HEADINGS[order]))
+            sentence = findings.over_models([panel.points for panel in panels], order)
+            tools.show(figure, f"models-{order}", finding=sentence, below="; ".join(curve_chart.ORDER_HEADINGS[order]))
     return pl.concat(values)
 
 
@@ -299,11 +299,11 @@ def _starts(shown: Sequence[tuple[str, results.Curves]]) -> list[str]:
     begun = {name: curves.before_windows for name, curves in shown if curves.before_windows is not None}
     if len(set(begun.values())) < 2:
         return []
-    told = [
+    notes = [
         f"{name}: {f'behind the tokens {list(one)}' if one else 'with nothing before them'}"
         for name, one in begun.items()
     ]
-    return [f"Windows do not begin alike ({'; '.join(told)}): compare shapes, not heights."]
+    return [f"Windows do not begin alike ({'; '.join(notes)}): compare shapes, not heights."]
 
 
 def _errors_note(whole: pl.DataFrame, drawn: bool) -> str:
@@ -327,8 +327,8 @@ def _differences(picked: sources.Source) -> pl.DataFrame:
     drawn = picked.optional("draw_sweep")
     lerf, gaps = (curve_chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
-        told = findings.differences(sum(map(curve_chart.apart, lerf.iter_rows(named=True))), lerf.height, rate)
-        tools.show(curve_chart.pairs(lerf, rate), "differences", finding=told)
+        sentence = findings.differences(sum(map(curve_chart.apart, lerf.iter_rows(named=True))), lerf.height, rate)
+        tools.show(curve_chart.pairs(lerf, rate), "differences", finding=sentence)
     destroyed = int(lerf["saturated"].sum())
     beyond = f" Of {destroyed} pairs both masks destroy the model: these are not compared." if destroyed else ""
     st.caption(

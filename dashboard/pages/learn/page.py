@@ -66,10 +66,10 @@ def render() -> None:
 def _given() -> dict[int, str]:
     """Answers by number of the step: from this session, at first from the link."""
     if _KEPT not in st.session_state:
-        found = re.findall(r"(\d)([a-c])", st.query_params.get(ANSWERS, ""))
+        answers = re.findall(r"(\d)([a-c])", st.query_params.get(ANSWERS, ""))
         st.session_state[_KEPT] = {
             int(number): answer
-            for number, answer in found
+            for number, answer in answers
             if 1 <= int(number) <= len(LESSONS) and answer in LESSONS[int(number) - 1].answers
         }
     given: dict[int, str] = st.session_state[_KEPT]

@@ -107,9 +107,9 @@ def _cell(step: Step, reference: stamps.Reference | None, more: str = "") -> str
     look = stamps.LOOKS.get(stamp := step.stamp(reference))
     chip = f'<b style="background:{look.colour}">{look.icon} {stamp}</b>' if look else "…"
     edge = f' style="border-color:{look.colour}"' if look else ""
-    told = "" if step.nats is None else f"<small>perplexity {formats.perplexity(step.nats[1])}</small>"
+    perplexity = "" if step.nats is None else f"<small>perplexity {formats.perplexity(step.nats[1])}</small>"
     text = marked.as_html(step.text.strip())
-    return f'<div role="cell" tabindex="0" class="sa-step{more}"{edge}>{chip}{told}<p>{text}</p></div>'
+    return f'<div role="cell" tabindex="0" class="sa-step{more}"{edge}>{chip}{perplexity}<p>{text}</p></div>'
 
 
 def _below(last: Walk) -> None:

@@ -99,12 +99,12 @@ class Cards:
 
 def needle(margin: float, scale: float) -> str:
     """A scale from -`scale` to +`scale` with a hand at the margin, and its number in words below."""
-    place = 50 + 50 * max(-1.0, min(1.0, margin / scale))
+    percent = 50 + 50 * max(-1.0, min(1.0, margin / scale))
     number = f"{margin:+.2f}".replace("-", "−")
-    said = f"margin {number} on a scale from −{scale:.1f}, answers, to +{scale:.1f}, refuses"
+    alt = f"margin {number} on a scale from −{scale:.1f}, answers, to +{scale:.1f}, refuses"
     return (
-        f'<div class="sa-needle" role="img" aria-label="{said}"><span class="sa-zero"></span>'
-        f'<span class="sa-hand" style="left:{place:.1f}%"></span></div>'
+        f'<div class="sa-needle" role="img" aria-label="{alt}"><span class="sa-zero"></span>'
+        f'<span class="sa-hand" style="left:{percent:.1f}%"></span></div>'
         f'<div class="sa-ends"><span>begins to answer</span><b>margin {number}</b><span>begins to refuse</span></div>'
     )
 
@@ -112,12 +112,12 @@ def needle(margin: float, scale: float) -> str:
 def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: str = "") -> None:
     """Shown letter by letter, whatever it holds; its thinking part folded apart."""
     found = parts(text)
-    said, offset = text, 0
+    reply, offset = text, 0
     if found.said != text:
-        said = found.said or (layout.NOTHING if found.complete else layout.STILL_THINKING)
+        reply = found.said or (layout.NOTHING if found.complete else layout.STILL_THINKING)
         offset = text.rindex(found.said) if found.said else len(text)
     end = f'<span class="sa-small"> {cut}</span>' if cut else ""
-    body = f'<div class="sa-reply">{marked.as_html(said, marked.moved(spans, offset))}{end}</div>'
+    body = f'<div class="sa-reply">{marked.as_html(reply, marked.moved(spans, offset))}{end}</div>'
     if not found.thinking:
         place.html(body)
         return

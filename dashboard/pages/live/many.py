@@ -83,8 +83,8 @@ def _below(last: Round) -> None:
     sentences = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
     st.caption(layout.plain(" ".join(filter(None, sentences))))
     layout.footnote("A yellow frame: the edit turned this reply. Press a tile to read it.")
-    kept = "Replies are kept for as long as the model is in memory: a setting that was shown before comes back at once."
-    rounds.explain(last.reference, kept)
+    note = "Replies are kept for as long as the model is in memory: a setting that was shown before comes back at once."
+    rounds.explain(last.reference, note)
 
 
 def tiles(
@@ -163,9 +163,9 @@ def replies(
     yield now
     missing = [one for one in asked if None in now[one]]
     for start in range(0, len(missing), AT_ONCE):
-        some = missing[start : start + AT_ONCE]
+        batch = missing[start : start + AT_ONCE]
         for lacks in ((True, True), (True, False), (False, True)):
-            lacking = [one for one in some if tuple(told is None for told in now[one]) == lacks]
+            lacking = [one for one in batch if tuple(told is None for told in now[one]) == lacks]
             carried = [one for one, lack in zip((UNEDITED, edit), lacks, strict=True) if lack]
             if lacking:
                 _write_replies(entry, carried, lacking, max_new_tokens, on_wait)

@@ -192,10 +192,10 @@ def _further_draws(chosen: Chosen, places: Places) -> None:
 
 def _keep(one: Try) -> None:
     """Adds a complete try; the oldest goes when there are too many. A try that grew a side is there already."""
-    kept = _tries()
-    if one.complete and not any(other is one for other in kept):
-        kept.append(one)
-        del kept[: -tries.KEPT]
+    earlier = _tries()
+    if one.complete and not any(other is one for other in earlier):
+        earlier.append(one)
+        del earlier[: -tries.KEPT]
 
 
 def _show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, chosen: Chosen) -> None:
@@ -233,13 +233,13 @@ def _tell(last: Try, status: DeltaGenerator, shade: str, *, drawing: bool = Fals
 
 
 def _cards(last: Try, cards: Cards, shade: str) -> None:
-    found = {side: last.outcomes[side] for side in cards.sides if side in last.outcomes}
-    scale = max([live_cards.LEAST_SCALE, *(abs(one.margin) for one in found.values() if one.margin is not None)])
+    outcomes = {side: last.outcomes[side] for side in cards.sides if side in last.outcomes}
+    scale = max([live_cards.LEAST_SCALE, *(abs(one.margin) for one in outcomes.values() if one.margin is not None)])
     for side in cards.sides:
-        if side in found:
-            spans = [*_shaded(found[side], shade), *_changed(side, found)]
-            stamp, broken = last.stamp(found[side]), last.why_broken(found[side])
-            cards.finish(found[side], stamp=stamp, broken=broken, spans=spans, scale=scale)
+        if side in outcomes:
+            spans = [*_shaded(outcomes[side], shade), *_changed(side, outcomes)]
+            stamp, broken = last.stamp(outcomes[side]), last.why_broken(outcomes[side])
+            cards.finish(outcomes[side], stamp=stamp, broken=broken, spans=spans, scale=scale)
             continue
         cards.write(side, last.texts[side])
         if not last.ended:
@@ -265,23 +265,23 @@ def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
 
 
 def _history() -> None:
-    kept = _tries()
-    if not kept:
+    earlier = _tries()
+    if not earlier:
         return
     st.markdown("#### Tries of this session")
     # Prompts are cells of a table: shown as text, whatever they hold.
-    st.dataframe(tries.comparison(kept), hide_index=True, height=min(38 + 35 * len(kept), 250))
+    st.dataframe(tries.comparison(earlier), hide_index=True, height=min(38 + 35 * len(earlier), 250))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        labels = [f"{number}: {one.request.edit.describe()}" for number, one in enumerate(kept, start=1)]
+        labels = [f"{number}: {one.request.edit.describe()}" for number, one in enumerate(earlier, start=1)]
         st.selectbox(
             "Open a try again", labels[::-1], index=None, key="reopen", on_change=_reopen, args=(labels,),
             placeholder="its replies and its settings",
         )  # fmt: skip
         st.download_button(
-            "Save session", lambda: tries.session_json(kept), file_name="live-session.json",
+            "Save session", lambda: tries.session_json(earlier), file_name="live-session.json",
             mime="application/json", on_click="ignore", help="JSON of all tries.",
         )  # fmt: skip
-    count = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
+    count = f"{len(earlier)} tries" if len(earlier) > 1 else "1 try"
     layout.footnote(f"{count} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
 
 

@@ -146,9 +146,9 @@ def _snapshot(picked: sources.Source, curves: results.Curves, *, hero: bool) -> 
         beside = {own: (curves.frame, picked.model), **rest}
     table = overview.over_models(beside)
     first, at = table["label"][0], formats.rate(overview.RATE)
-    told = curve_findings.harm(table.filter(label=first), "lerf", f"with {at} removed")
+    sentence = curve_findings.harm(table.filter(label=first), "lerf", f"with {at} removed")
     below = f"first row: {first}; {BELOW}"
-    tools.show(overview.snapshot(table, BELOW), "snapshot", finding=told, below=below, hero=hero)
+    tools.show(overview.snapshot(table, BELOW), "snapshot", finding=sentence, below=below, hero=hero)
     return table
 
 
@@ -202,10 +202,10 @@ def _leaderboard(offered: dict[str, Offer]) -> None:
         table, alt=_LEADERBOARD_ALT, key="leaderboard-table", height=min(38 + 35 * lines.height, 460), placeholder="–",
         column_config=dict.fromkeys((overview.VERDICT, overview.STABLE), st.column_config.Column(width=110)),
     )  # fmt: skip
-    said = [_LEADERBOARD_WORDS.format(rate=overview.RATE)]
-    said += ["\\*: a published cell at a numerical ceiling; only its order counts."] * lines["gap_at_ceiling"].any()
-    said += ["Only what is chosen under Compare."] * bool(chosen)
-    st.caption(" ".join(said))
+    captions = [_LEADERBOARD_WORDS.format(rate=overview.RATE)]
+    captions += ["\\*: a published cell at a numerical ceiling; only its order counts."] * lines["gap_at_ceiling"].any()
+    captions += ["Only what is chosen under Compare."] * bool(chosen)
+    st.caption(" ".join(captions))
 
 
 def _entry(offer: Offer) -> overview.Entry:

@@ -89,12 +89,12 @@ def _places(folder: Path, selector: str, order: str) -> str:
 
 def racers_of(sweep: pl.DataFrame) -> list[str]:
     """ "lrp lerf", "lrp morf", … in the order in which selectors stand everywhere."""
-    there = set(sweep.select("selector", "order").unique().rows())
+    rankings = set(sweep.select("selector", "order").unique().rows())
     return [
         f"{name} {order}"
-        for name in palette.in_order(sorted({name for name, _ in there}))
+        for name in palette.in_order(sorted({name for name, _ in rankings}))
         for order in watch.ORDER_WORDS
-        if (name, order) in there
+        if (name, order) in rankings
     ]
 
 

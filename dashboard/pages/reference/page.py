@@ -32,12 +32,12 @@ def render() -> None:
     document = selection.switch("Document", documents.TITLES, _DOCUMENT, default=documents.METHODS)
     words = selection.text("Search in all documents", _FIND, placeholder="for example: Wilson, --rates, saturated")
     if words:
-        found: dict[tuple[str, str], list[str]] = {}
+        hits: dict[tuple[str, str], list[str]] = {}
         for hit in documents.search(words):
-            found.setdefault((hit.document, hit.name), []).append(hit.text)
-        rest = f"; the first {HITS_AT_ONCE} are shown, more words narrow them" if len(found) > HITS_AT_ONCE else ""
-        st.caption(f"In {len(found):,} places{rest}." if found else "Nothing has all of these words; fewer find more.")
-        for number, ((document, name), texts) in enumerate(list(found.items())[:HITS_AT_ONCE]):
+            hits.setdefault((hit.document, hit.name), []).append(hit.text)
+        rest = f"; the first {HITS_AT_ONCE} are shown, more words narrow them" if len(hits) > HITS_AT_ONCE else ""
+        st.caption(f"In {len(hits):,} places{rest}." if hits else "Nothing has all of these words; fewer find more.")
+        for number, ((document, name), texts) in enumerate(list(hits.items())[:HITS_AT_ONCE]):
             with st.container(border=True, gap="xxsmall"):
                 title = published.describe(name).title if name in published.tables() else name
                 label = " › ".join(layout.plain(one) for one in (document, title) if one)
@@ -68,9 +68,9 @@ def _document(document: str) -> None:
         elif (document, title) == (documents.COMMANDS, "Every command"):
             helps = documents.helps()
             st.code(helps[selection.choose("Command", list(helps), "command")], language=None, height=HELP_PX)
-    place = st.session_state.pop(_PLACE, None)
-    if place:  # formulas and tables above it are laid out later
-        scroll = f"setTimeout(() => document.getElementById({place!r})?.scrollIntoView(), ms)"
+    anchor = st.session_state.pop(_PLACE, None)
+    if anchor:  # formulas and tables above it are laid out later
+        scroll = f"setTimeout(() => document.getElementById({anchor!r})?.scrollIntoView(), ms)"
         st.html(f"<script>for (const ms of [0, 400, 1500, 3000]) {scroll}</script>", unsafe_allow_javascript=True)
 
 

@@ -95,17 +95,17 @@ def _cells_drawn(
         domains = edits["domain"].unique(maintain_order=True).to_list()
         domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
         selector = selection.choose_selector(edits.filter(domain=domain), "selector", default=first["selector"])
-    kept = cells.filter(domain=domain, selector=selector)
-    drawn, limit = refusals.asked(kept), BENIGN_LIMIT
+    of_selector = cells.filter(domain=domain, selector=selector)
+    drawn, limit = refusals.asked(of_selector), BENIGN_LIMIT
     if points is not None and "benign_cap" in points.columns:  # by which they were chosen
         limit = next(iter(points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()), BENIGN_LIMIT)
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
-        unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+        unedited = of_selector.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
         heading = f"{tools.file_name(source.model)}: {palette.title(selector)}, {domain}"
         searched = source.has(REFUSAL_SWEEP) and not source.published
-        told = refusal_findings.grid(drawn, kept, searched=searched)
-        return refusal_edits.trade_off(drawn, unedited, chosen, limit, heading), told
+        sentence = refusal_findings.grid(drawn, of_selector, searched=searched)
+        return refusal_edits.trade_off(drawn, unedited, chosen, limit, heading), sentence
 
     return drawn, figure
 

@@ -59,10 +59,10 @@ class Judged:
 
 def find(folder: Path) -> list[Path]:
     """Judged folders, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
-    found = {path.parent for path in results.below(folder, JUDGED, f"{COMMAND} FILE")}
-    if not found:
+    runs = {path.parent for path in results.below(folder, JUDGED, f"{COMMAND} FILE")}
+    if not runs:
         raise InputError(f"{folder} holds no judged replies; run `{COMMAND} FILE --out {folder / 'judged'}` first")
-    return sorted(found)
+    return sorted(runs)
 
 
 @results.while_unchanged(4, lambda folder: (folder / name for name in (JUDGED, *TABLES)))
@@ -81,12 +81,12 @@ def read(folder: Path) -> Judged:
     if verdicts.group_by("judge").len()["len"].n_unique() > 1:
         raise InputError(f"{folder / VERDICTS} has judges with unequal numbers of replies; run `{COMMAND}` again")
     quality = _table(folder / QUALITY, "judge_quality") if QUALITY in files else None
-    there = verdicts.drop_nulls("reply")
-    missing = (verdicts.height - there.height) // verdicts["judge"].n_unique()
+    answered = verdicts.drop_nulls("reply")
+    missing = (verdicts.height - answered.height) // verdicts["judge"].n_unique()
     replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
     judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
     facts = [f"Replies {replies}", f"judges and their versions: {judges}", *software(record.get("environment") or {})]
-    return Judged(folder, there, quality, " · ".join(facts), missing)
+    return Judged(folder, answered, quality, " · ".join(facts), missing)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def _table(path: Path, stem: str) -> pl.DataFrame:
     try:
         table = bounds.parquet(path)
     except (*UNREADABLE, OSError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{path} is not readable parquet ({said}); run `{COMMAND}` again") from None
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{path} is not readable parquet ({reason}); run `{COMMAND}` again") from None
     if table.is_empty():
         raise InputError(f"{path} is empty; run `{COMMAND}` again")
     return checked(stem, table, str(path))

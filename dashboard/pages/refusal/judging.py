@@ -68,7 +68,7 @@ def _judged(bar: DeltaGenerator) -> Judged | None:
 def _how_to() -> None:
     layout.section("Judge other replies, or with a second judge")
     _form()
-    place = shlex.quote(str(results.store_results_dir() / "judged"))
+    folder = shlex.quote(str(results.store_results_dir() / "judged"))
     st.markdown(
         "**By a command.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
         "have them, `model`, people's `human_label` and `finished` (false where a reply was cut off). `--judge` takes "
@@ -78,7 +78,7 @@ def _how_to() -> None:
         "(`strongreject:http://localhost:8000/v1`). Without network `--judge embedded` will do alone."
     )
     st.code(
-        f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
+        f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {folder}",
         language=None, wrap_lines=True,
     )  # fmt: skip
 
@@ -240,8 +240,8 @@ def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.Data
 
 def _card(row: dict[str, object]) -> None:
     with st.container(border=True):
-        told = row["human"] is not None and judged.PEOPLE not in (row["judge_a"], row["judge_b"])
-        people = f" · people: {'refuses' if row['human'] else 'answers'}" if told else ""
+        by_people = row["human"] is not None and judged.PEOPLE not in (row["judge_a"], row["judge_b"])
+        people = f" · people: {'refuses' if row['human'] else 'answers'}" if by_people else ""
         cut = " · cut off" if row.get(FINISHED) is False else ""
         st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
         for side, column in zip("ab", st.columns(2), strict=True):

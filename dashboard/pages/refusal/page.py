@@ -57,16 +57,16 @@ def _composed(source: Source) -> Drawn:
     """Malign refusal on the left, benign refusal on the right, and what each mask costs."""
     table = source.table("composed")
     selector = selection.choose_selector(table, "composed_selector", default="lrp", place=source.bar)
-    part = table.filter(selector=selector)
+    of_selector = table.filter(selector=selector)
     for column, kind in zip(source.hero().columns(2), ("malign", "benign"), strict=True):
         with column:
-            figure, told = chart.composed(part, kind), findings.composed(part, kind)
+            figure, told = chart.composed(of_selector, kind), findings.composed(of_selector, kind)
             tools.show(figure, f"composed-{kind}", finding=told, hero=True)
-    edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
+    edits = of_selector.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
     named = edits.select("mask_domain", "nll").rows()
     costs = [f"{chart.mask_title(name)} {formats.perplexity(nll)}" for name, nll in named]
     st.text("Perplexity: " + ", ".join(costs) if costs else "No cell of this selector's grid was good enough.")
-    return Drawn(part)
+    return Drawn(of_selector)
 
 
 def _across_models(source: Source) -> Drawn:
@@ -104,9 +104,9 @@ def _structure(source: Source) -> Drawn:
         overlaps = _of_pair(overlaps, pair)
         if (overlaps["ranked_by"] == _RANKED_BY[BY_CONTRAST]).any():
             overlaps = overlaps.filter(ranked_by=_RANKED_BY[BY_CONTRAST])
-        told = findings.shared_rows(overlaps, " and ".join(map(palette.title, pair)))
+        sentence = findings.shared_rows(overlaps, " and ".join(map(palette.title, pair)))
         figure = refusal_structure.methods_overlap(overlaps, pair)
-        tools.show(figure, "methods-overlap", finding=told, hero=True)
+        tools.show(figure, "methods-overlap", finding=sentence, hero=True)
     return Drawn(table, lambda: _structure_more(source))
 
 

@@ -60,8 +60,8 @@ def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
     own = after.join(before, on=["domain", *_KEYS], how="inner")
     shared = before.filter(domain=UNEDITED).drop("domain")
     rest = after.join(own.select("place"), on="place", how="anti").join(shared, on=list(_KEYS), how="inner")
-    found = pl.concat([own, rest.select(own.columns)]).unique("place", keep="first").sort("place")
-    return found.drop("place")
+    prompts = pl.concat([own, rest.select(own.columns)]).unique("place", keep="first").sort("place")
+    return prompts.drop("place")
 
 
 def kept(both: pl.DataFrame, which: str) -> pl.DataFrame:
@@ -169,8 +169,8 @@ def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> N
         st.caption(layout.plain(f"{names}: {next(iter(reasons), 'no reason is kept')}"))
         return
     for one in found:
-        said = layout.verdict(one.verdict.refusal, one.verdict.judged)
-        st.caption(f"{layout.plain(one.judge)}: {said} {layout.plain(one.verdict.reason)}")
+        verdict = layout.verdict(one.verdict.refusal, one.verdict.judged)
+        st.caption(f"{layout.plain(one.judge)}: {verdict} {layout.plain(one.verdict.reason)}")
 
 
 def _text(reply: str, embedded: Opinion) -> None:

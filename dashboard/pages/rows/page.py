@@ -49,7 +49,7 @@ def render() -> None:
     bar = layout.bar(stage)
     try:
         with bar:
-            found = _source()
+            scores = _source()
     except InputError as error:
         layout.problem(error)
         return
@@ -57,28 +57,28 @@ def render() -> None:
         brushing = st.toggle("Brush", key="brush", bind="query-params", help="A drag over the map chooses its cells.")
         points = tools.clicked(_MAP)
         if brushing:
-            rows_brush.follow(found, points)
-        one = _map(found)
+            rows_brush.follow(scores, points)
+        one = _map(scores)
     with layout.hero(stage):
         tools.show(one.figure, one.name, key=_MAP, clickable=True, brush=brushing, finding=one.finding, hero=True)
     layout.how_to_read(HOW_TO_READ)
-    _follow(found, points if len(points) == 1 or not brushing else [])
+    _follow(scores, points if len(points) == 1 or not brushing else [])
     with layout.told():
         if one.mask is not None:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(
-                    f"**{layout.plain(one.mask.name)}** removes {one.mask.rows.size:,} of {found.n_rows:,} rows; "
+                    f"**{layout.plain(one.mask.name)}** removes {one.mask.rows.size:,} of {scores.n_rows:,} rows; "
                     "choose it below under “Which rows” to zero just these.", width="content",
                 )  # fmt: skip
-                edits.live_link(found.folder, found.load_from, **(one.mask.spec or {}))
-        brushed = rows_brush.show(found, _ticked(found))
-        block, projection = rows_cell.chosen(found)
-        rows_cell.show(found, block, projection, one.mask)
+                edits.live_link(scores.folder, scores.load_from, **(one.mask.spec or {}))
+        brushed = rows_brush.show(scores, _ticked(scores))
+        block, projection = rows_cell.chosen(scores)
+        rows_cell.show(scores, block, projection, one.mask)
         st.divider()
-        rows_cell.masks(found, one.mask)
-    tools.end(one.frame, one.name, provenance=[found.provenance])
+        rows_cell.masks(scores, one.mask)
+    tools.end(one.frame, one.name, provenance=[scores.provenance])
     with layout.told():
-        rows_brush.measured(found, _ticked(found), brushed)
+        rows_brush.measured(scores, _ticked(scores), brushed)
 
 
 def _ticked(found: Scored) -> Mask:
@@ -127,8 +127,8 @@ def _map(found: Scored) -> _Map:
         frame = scored.mask_shares(found, selector, order, rate)
         heading = f"{title}, {shown} {formats.rate(rate)}"
         end = "lowest" if order == "lerf" else "highest"
-        said = formats.rate(rate)
-        below = f"share of each matrix's rows that are among the {end} {said} of the model; {said} by chance"
+        rate_told = formats.rate(rate)
+        below = f"share of each matrix's rows that are among the {end} {rate_told} of the model; {rate_told} by chance"
         kind, name = "share", f"mask-{selector}-{order}-{round(rate * 100)}"
         mask = Kept(heading, found.removed(selector, order, rate), spec)
     elif measure == APART:

@@ -118,10 +118,10 @@ def _ranks(folder: Path, selector: str) -> npt.NDArray[np.int32]:
 
 def find(folder: Path) -> list[Path]:
     """Folders with scores, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
-    found = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
-    if not found:
+    runs = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
+    if not runs:
         raise InputError(f"{folder} holds no scores; run `selector-audit score MODEL --out {folder}` first")
-    return sorted(found)
+    return sorted(runs)
 
 
 @while_unchanged(4, lambda folder: (folder / name for name in (SCORES, "rows.parquet", MANIFEST)))

@@ -38,8 +38,8 @@ class Run:
 
 def listed(top: Path) -> list[Run]:
     """Every folder at or below `top` with a manifest, by name. An absent `top` has none."""
-    found = {path.parent for path in results.below(top, MANIFEST, odd=True)}
-    visible = [folder for folder in found if not any(part.startswith(".") for part in folder.relative_to(top).parts)]
+    folders = {path.parent for path in results.below(top, MANIFEST, odd=True)}
+    visible = [folder for folder in folders if not any(part.startswith(".") for part in folder.relative_to(top).parts)]
     return [run(folder, top) for folder in sorted(visible)]
 
 

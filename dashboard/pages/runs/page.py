@@ -56,7 +56,7 @@ def render() -> None:
     layout.heading("Runs", HOW_TO_READ)
     top = runs.results_dir()
     st.caption(f"Folder: {layout.plain(str(top))}")
-    found = runs.listed(top)
+    every_run = runs.listed(top)
     above = st.container()
     titles = WHERE_LIMITED if access.limited() else TITLES
     if access.limited():
@@ -71,13 +71,13 @@ def render() -> None:
     with layout.told(), tabs[shown]:
         match titles[shown]:
             case "Kept":
-                frame = _kept(found)
+                frame = _kept(every_run)
             case "Start":
-                _form(top, found)
+                _form(top, every_run)
             case "Import":
                 _import(top)
             case "Tables":
-                frame, name, lines = _table(found)
+                frame, name, lines = _table(every_run)
     tools.end(frame, name, *lines)
 
 
@@ -178,9 +178,9 @@ def _title(stem: str) -> str:
 def _table(found: Sequence[runs.Run]) -> tuple[pl.DataFrame, str, list[str]]:
     """The choice and the table. returns its values, a name for their file, and where they come from.
     Errors: InputError for a folder without tables, and for a table that cannot be read."""
-    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
+    folders = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
     paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
-    offered = kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
+    offered = folders | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
     left, right = st.columns(2)
     name = selection.choose("Tables of", list(offered), "tables_of", place=left)
     stems = table_names(offered[name])
@@ -310,8 +310,8 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
         endings = [ending[1:] for ending in ENDINGS]
         files = st.file_uploader("Files of scores", endings, accept_multiple_files=True, key="start_own_files")
         store = runs.store_dir() or default_store_dir()
-        kept = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
-        return tuple(("--scores", f"{name}={path}") for path in kept)
+        kept_files = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
+        return tuple(("--scores", f"{name}={path}") for path in kept_files)
 
 
 def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -37,8 +37,8 @@ def _agreement(source: Source) -> Drawn:
     at_rate = overlaps.filter((pl.col("rate") - rate).abs() < 1e-9)
     both = {title: at_rate.filter(sublayer=sublayer) for sublayer, title in SUBLAYER_TITLES.items()}
     tables = {title: table for title, table in both.items() if findings.beside_random(table).height} or both
-    told = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
-    source.show(agreement.overlaps(tables, "Shared rows"), "jaccard", key="jaccard-cells", finding=told)
+    sentence = findings.overlaps(tables, f"Lowest {formats.rate(rate)}")
+    source.show(agreement.overlaps(tables, "Shared rows"), "jaccard", key="jaccard-cells", finding=sentence)
     if 0 < findings.by_pair(tables)[0].height <= MOST_PAIRS:
         below = "most alike first" + ", by the larger of both" * (len(tables) > 1)
         figure = agreement.listed(tables, " and ".join(tables), below)
@@ -84,9 +84,9 @@ def _depth(source: Source) -> Drawn:
                     frame, Axis("block", "block"), Axis("relative_score", "mean score ÷ its highest"), heading=name,
                     hover=_hover,
                 )  # fmt: skip
-                told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
+                sentence = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
                 below = "mean score of a selector's rows, divided by its highest"
-                tools.show(figure, f"depth-{name}", finding=told, below=below, hero=not start)
+                tools.show(figure, f"depth-{name}", finding=sentence, below=below, hero=not start)
     return _drawn(table)
 
 

@@ -34,10 +34,10 @@ def remember(figure: go.Figure, name: str, said: str) -> None:
 
 def some() -> bool:
     """Has this run shown a figure since this was last asked?"""
-    found = bool(st.session_state.pop(_SOME, False))
-    if not found and _KEY in st.session_state:
+    asked = bool(st.session_state.pop(_SOME, False))
+    if not asked and _KEY in st.session_state:
         st.session_state[_KEY] = st.session_state[_KEY]  # a switch that is not drawn would be forgotten
-    return found
+    return asked
 
 
 def about(model: str) -> None:
@@ -84,8 +84,8 @@ def _font() -> str:
     """Streamlit's own typeface (SIL Open Font License) to be written into each image, base64; empty where its files
     lie elsewhere: then the image names a common one."""
     folder = Path(st.__file__).parent / "static" / "static" / "media"
-    found = sorted(folder.glob("SourceSans*Upright*.woff2"))
-    return base64.b64encode(found[0].read_bytes()).decode() if found else ""
+    files = sorted(folder.glob("SourceSans*Upright*.woff2"))
+    return base64.b64encode(files[0].read_bytes()).decode() if files else ""
 
 
 def for_paper(figure: go.Figure, width_in: float) -> go.Figure:

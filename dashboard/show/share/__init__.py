@@ -27,13 +27,13 @@ class Column:
 def offer(prompt: str, columns: Sequence[Column], edit: str) -> None:
     """The switch, and below it the card. edit: what was removed of which model, in words."""
     if st.toggle("Picture to share", key="share-card", help="Prompt, replies, edit and link as one PNG."):
-        said = "; ".join(f"{one.title}, {one.stamp}: {one.text}" for one in columns)
-        st.iframe(document(prompt, columns, edit, tools.link()), height=_HEIGHT_PX, alt=f"{prompt} {said}. {edit}")
+        replies = "; ".join(f"{one.title}, {one.stamp}: {one.text}" for one in columns)
+        st.iframe(document(prompt, columns, edit, tools.link()), height=_HEIGHT_PX, alt=f"{prompt} {replies}. {edit}")
 
 
 def document(prompt: str, columns: Sequence[Column], edit: str, link: str) -> str:
     """A page of its own that draws the card and saves it; it asks nobody for anything."""
-    told = {"prompt": prompt, "edit": edit, "link": link, "columns": [asdict(one) for one in columns]}
+    content = {"prompt": prompt, "edit": edit, "link": link, "columns": [asdict(one) for one in columns]}
     html, script = ((_FOLDER / f"share.{ending}").read_text(encoding="utf-8") for ending in ("html", "js"))
-    data = json.dumps(told).replace("<", "\\u003c")  # no text ends the script that holds it
+    data = json.dumps(content).replace("<", "\\u003c")  # no text ends the script that holds it
     return html.replace("__SCRIPT__", script).replace("__DATA__", data)

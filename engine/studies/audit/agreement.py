@@ -48,14 +48,14 @@ class Agreement(Study[AuditInputs]):
                 audit.progress("agreement", done, len(audit.rankings))
 
         sublayers = {"attention": ~in_mlp, "mlp": in_mlp}
-        found = pairwise(audit.rankings, sublayers, audit.plan.agreement_rates, report)
+        overlaps = pairwise(audit.rankings, sublayers, audit.plan.agreement_rates, report)
         model, pairs = audit.loaded.id, _pairs(audit.rankings)
         overlap = [
-            (model, *place, a, b, _mean(found.jaccard[place][of_pair]), _mean(found.expected[place][of_pair]))
-            for place in found.jaccard
+            (model, *place, a, b, _mean(overlaps.jaccard[place][of_pair]), _mean(overlaps.expected[place][of_pair]))
+            for place in overlaps.jaccard
             for a, b, of_pair in pairs
         ]
-        return {"jaccard": frame("jaccard", overlap), "spearman": spearman_table(audit, found.spearman)}
+        return {"jaccard": frame("jaccard", overlap), "spearman": spearman_table(audit, overlaps.spearman)}
 
 
 def spearman_table(audit: AuditInputs, found: Matrix | None = None) -> pl.DataFrame:
@@ -112,8 +112,8 @@ def _pairs(rankings: Sequence[Ranking]) -> list[tuple[str, str, tuple[npt.NDArra
 
 def _mean(values: Matrix) -> float | None:
     """Mean of the numbers that exist, None where there is none."""
-    there = values[~np.isnan(values)]
-    return float(there.mean()) if there.size else None
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
 
 
 class Place(NamedTuple):

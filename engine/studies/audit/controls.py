@@ -147,7 +147,7 @@ class Specific(Study[AuditInputs]):
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         model = audit.loaded.id
         masks: list[tuple[object, ...]] = []
-        found: list[_Compared] = []
+        judged: list[_Compared] = []
         for selector, order in _asked(audit):
             place, saturated, _ = _decided(audit, selector, order, results)
             assert place is not None
@@ -157,8 +157,8 @@ class Specific(Study[AuditInputs]):
                     difference = paired_difference(own, matched)[0]
                     where = (model, place.selector, ranking.seed, place.order, place.rate, seed, cell.edit.size)
                     masks.append((*where, matched.nats_per_token, difference, *block_difference(own, matched)))
-            found.append(_Compared(place, saturated, _against(audit, place, results), _mean_nll(_all(place), results)))
-        lines = list(_lines(audit, found, audit.saturated_above(results)))
+            judged.append(_Compared(place, saturated, _against(audit, place, results), _mean_nll(_all(place), results)))
+        lines = list(_lines(audit, judged, audit.saturated_above(results)))
         tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", lines, SATURATION)}
         return {stem: with_documents(table, audit.evaluation.blocks) for stem, table in tables.items()}
 

@@ -168,10 +168,10 @@ def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, s
     """Lines of `domain_draws`, a selector and a rate each. A seeded selector counts by its first seed. All draws are
     scored by shared passes first, then read selector by selector from the store: no more than one's scores are in
     memory."""
-    found = text_draws(audit) if selectors and audit.plan.domain_draws else None
-    if found is None:
+    draws_of_text = text_draws(audit) if selectors and audit.plan.domain_draws else None
+    if draws_of_text is None:
         return
-    draws, rates = [*found[0], *found[1]], audit.plan.domain_rates
+    draws, rates = [*draws_of_text[0], *draws_of_text[1]], audit.plan.domain_rates
     for draw in draws:
         _scores(audit, selectors, draw)
     places, rho, overlaps = [], [], []
@@ -198,8 +198,8 @@ def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, s
 
 def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict[str, npt.NDArray[np.float32]]:
     """Scores of one draw, of a seeded selector those of the first seed; from the store where they are known."""
-    found = audit.score_text(selectors, draw)
-    return {name: (one[0] if one.ndim == 2 else one).numpy() for name, one in found.items()}
+    scores = audit.score_text(selectors, draw)
+    return {name: (one[0] if one.ndim == 2 else one).numpy() for name, one in scores.items()}
 
 
 def _means(correlations: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:

@@ -42,12 +42,12 @@ class Downstream(Study[AuditInputs]):
         lines = []
         right: dict[tuple[float, str], dict[Ranking, list[bool]]] = {}
         for ranking, rate, task, cell in _points(audit):
-            found = results[cell]
-            if rate and set(found.values) <= {0.0, 1.0}:
+            result = results[cell]
+            if rate and set(result.values) <= {0.0, 1.0}:
                 for name in (task.name, ALL):
-                    right.setdefault((rate, name), {}).setdefault(ranking, []).extend(map(bool, found.values))
-            place = (audit.loaded.id, ranking.selector, ranking.seed, "lerf", rate, cell.edit.size)
-            lines.append((*place, task.name, task.items, found.mean, found.stderr, task.chance))
+                    right.setdefault((rate, name), {}).setdefault(ranking, []).extend(map(bool, result.values))
+            keys = (audit.loaded.id, ranking.selector, ranking.seed, "lerf", rate, cell.edit.size)
+            lines.append((*keys, task.name, task.items, result.mean, result.stderr, task.chance))
         asked = []
         for task, measure in _tasks(audit):
             about = (task.source, task.version, ACCURACY, task.items, task.requests_hash, task.chance)
@@ -81,5 +81,5 @@ def _pairs(answers: dict[Ranking, list[bool]]) -> Iterator[tuple[object, ...]]:
     rates = [paired_rates(answers[b], answers[a]) for a, b in each]
     p_holm = adjusted({place: one.mcnemar_p for place, one in enumerate(rates)})
     for place, ((a, b), one) in enumerate(zip(each, rates, strict=True)):
-        told = (one.difference, *one.interval, one.mcnemar_p, p_holm[place], one.detectable(LEVEL / len(each)))
-        yield (a.selector, a.seed, b.selector, b.seed, one.n, one.no_yes, one.yes_no, *told)
+        values = (one.difference, *one.interval, one.mcnemar_p, p_holm[place], one.detectable(LEVEL / len(each)))
+        yield (a.selector, a.seed, b.selector, b.seed, one.n, one.no_yes, one.yes_no, *values)

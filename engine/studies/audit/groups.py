@@ -95,7 +95,7 @@ class Dangerous(Study[AuditInputs]):
         judged = judge_groups([None if b else one for one, b in zip(candidates, both, strict=True)], limit)
         for group, one, saturated, (p, p_holm) in zip(groups, candidates, both, judged, strict=True):
             result = results[audit.nll(audit.edit(group.rows))]
-            place = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, result.nats_per_token)
+            keys = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, result.nats_per_token)
             above = _above(audit, group, results)
             compared: tuple[object, ...] = (None, None, None)
             if one is not None:
@@ -104,9 +104,7 @@ class Dangerous(Study[AuditInputs]):
             error, _ = block_difference(result, dense)
             confirmed = p_holm is not None and p_holm <= LEVEL
             drawn = 0 if one is None else len(one.draws)
-            lines.append(
-                (*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed, saturated)
-            )
+            lines.append((*keys, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed, saturated))
         table = with_documents(frame("dangerous", lines, optional=(*COMPARED, "saturated")), dense.blocks)
         sizes = {name: audit.ranking(name).edit("lerf", rate).size for name in audit.plan.scoring.selectors}
         return {"dangerous": table, "dangerous_summary": summary(model, rate, table, sizes)}

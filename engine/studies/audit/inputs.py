@@ -143,13 +143,13 @@ class AuditInputs(StudyInputs):
     def _other_windows(self) -> Windows:
         """Of the tokens that calibration reads, so that they are never those of the evaluation."""
         plan, scoring = self.plan, self.plan.scoring
-        there = scoring.samples * scoring.length // plan.eval_length
-        if not there:
+        windows_there = scoring.samples * scoring.length // plan.eval_length
+        if not windows_there:
             raise InputError(
                 f"resample sets other windows of {plan.eval_length} tokens in the place of evaluation windows, and "
                 f"calibration reads {scoring.samples} x {scoring.length} tokens; raise --samples or lower --eval-length"
             )
-        samples = min(plan.protocols.resample_windows, there)
+        samples = min(plan.protocols.resample_windows, windows_there)
         return calibration_text(self.loaded, scoring, samples=samples, length=plan.eval_length)
 
     def ranking(self, selector: str) -> Ranking:
@@ -271,8 +271,8 @@ class AuditInputs(StudyInputs):
             plan, notes = audit_plan(spec, groups, texts, plan_type(AUDIT))
         else:
             plan = AuditPlan(scoring=score_plan(spec, texts))
-        made = cls(remaking.loaded, plan, remaking.store, remaking.progress)
-        audit: AuditInputs = remaking.known.setdefault(plan, made)
+        inputs = cls(remaking.loaded, plan, remaking.store, remaking.progress)
+        audit: AuditInputs = remaking.known.setdefault(plan, inputs)
         for role, record in (
             ("calibration", spec.get("scores", spec).get("calibration")), ("evaluation", spec.get("evaluation"))
         ):  # fmt: skip

@@ -85,12 +85,12 @@ class Invariance(Study[AuditInputs]):
             yield from (audit.nll(ranking.edit("lerf", rate)) for ranking in one)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        found = measured(audit)
-        compared = frame("invariance", list(_compared(audit, found, results)))
+        outcome = measured(audit)
+        compared = frame("invariance", list(_compared(audit, outcome, results)))
         compared = with_documents(compared, audit.evaluation.blocks)
-        decoys = frame("invariance_decoys", list(_decoys(audit, found)))
+        decoys = frame("invariance_decoys", list(_decoys(audit, outcome)))
         return {
-            "invariance_rewrites": frame("invariance_rewrites", _rewrites(audit.loaded.id, found)),
+            "invariance_rewrites": frame("invariance_rewrites", _rewrites(audit.loaded.id, outcome)),
             "invariance": compared,
             "invariance_decoys": decoys,
             "invariance_verdicts": judge_invariance(compared, decoys),

@@ -79,10 +79,10 @@ class Protocols(Study[AuditInputs]):
                 where = (model, way.intervention, way.kind, metric, way.order, way.rate)
                 units = wanted.units[way.kind]
                 for ranking, draws in wanted.cells[way].items():
-                    one = harm_of([[results[cell] for cell in draws]], metric)
+                    harm = harm_of([[results[cell] for cell in draws]], metric)
                     count = draws[0].edit.size // units.ids.shape[1]
                     spread = _between([harm_of([[results[cell]]], metric).per_token for cell in draws])
-                    values = (*_value(one, metric), *spread[: len(optional)])
+                    values = (*_value(harm, metric), *spread[: len(optional)])
                     lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
                 for pair in compare(found, way.order, destroyed=destroyed[way]):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
@@ -183,9 +183,9 @@ def _by_selector(
 
 def _value(harm: Harm, metric: str) -> tuple[float, float | None]:
     """Columns value and harm_stderr."""
-    part = text_part(harm)
+    of_text = text_part(harm)
     value = 1 - harm.per_token if metric == "top1" else harm.per_token
-    return value, None if part is None else part.variance**0.5
+    return value, None if of_text is None else of_text.variance**0.5
 
 
 def _areas(harms: Mapping[_Way, Mapping[str, Harm]], dense: Harm) -> Iterator[tuple[str, str, dict[str, Area]]]:
@@ -197,8 +197,8 @@ def _areas(harms: Mapping[_Way, Mapping[str, Harm]], dense: Harm) -> Iterator[tu
             continue
 
         def curve(selector: str, order: str, here: Mapping[_Way, Mapping[str, Harm]] = here) -> Harm:
-            found = {way.rate: some[selector] for way, some in here.items() if way.order == order and way.rate > 0}
-            return integrated(list(found), list(found.values()), dense)
+            by_rate = {way.rate: some[selector] for way, some in here.items() if way.order == order and way.rate > 0}
+            return integrated(list(by_rate), list(by_rate.values()), dense)
 
         selectors = list(next(iter(here.values())))
         curves = {name: (curve(name, "lerf"), curve(name, "morf")) for name in selectors}

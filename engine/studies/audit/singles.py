@@ -86,10 +86,10 @@ class Singles(Study[AuditInputs]):
                 line = (*who, len(chosen), *_against(scores[chosen], effects), bool((scores < 0).any()))
                 lines["singles_selectors"].append((*line, lerf.get(number)))
                 for top in audit.plan.singles_tops:
-                    found = recall_of_top(scores, chosen, effects, top)
-                    if found is not None:
-                        numbers = (found.threshold, found.above, found.found, found.value, *found.interval)
-                        lines["singles_recall"].append((*who, top, *numbers, found.missed_high))
+                    recall = recall_of_top(scores, chosen, effects, top)
+                    if recall is not None:
+                        numbers = (recall.threshold, recall.above, recall.found, recall.value, *recall.interval)
+                        lines["singles_recall"].append((*who, top, *numbers, recall.missed_high))
         tables = {
             stem: frame(stem, [(*line, *more.values()) for line in some], optional=tuple(more))
             for stem, some in lines.items()

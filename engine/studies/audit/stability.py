@@ -63,8 +63,8 @@ class Stability(Study[AuditInputs]):
                     edits = [(a.edit("lerf", rate), b.edit("lerf", rate)) for a, b in zip(ranked, whole, strict=True)]
                     overlap = float(np.mean([jaccard(a.units, b.units) for a, b in edits]))
                     nll = float(np.mean([results[audit.nll(a)].nats_per_token for a, _ in edits]))
-                    found = (defined(rho), defined(overlap), nll, perplexity(nll))
-                    lines.append((audit.loaded.id, selector, size, reference, rate, *found))
+                    values = (defined(rho), defined(overlap), nll, perplexity(nll))
+                    lines.append((audit.loaded.id, selector, size, reference, rate, *values))
         return {"stability": frame("stability", lines)}
 
 

@@ -70,8 +70,8 @@ class Sweep(Study[AuditInputs]):
         others = []
         for name in (name for name in audit.plan.measures if name != "nll"):
             for point in self._points(audit, name):
-                found = results[point.cell]
-                numbers = (found.value, found.stderr, found.tokens, MEASURES.get(name).unit)
+                result = results[point.cell]
+                numbers = (result.value, result.stderr, result.tokens, MEASURES.get(name).unit)
                 others.append((*_place(audit.loaded.id, point), name, *numbers, *more.values()))
         if audit.plan.more_interventions:
             under = []
@@ -94,9 +94,9 @@ class Sweep(Study[AuditInputs]):
             rows = []
             for point in points:
                 if point.cell in results:
-                    found = results[point.cell]
+                    result = results[point.cell]
                     _, *place = _place(audit.loaded.id, point)
-                    rows.append([*place, _finite(found.nats_per_token), _finite(found.stderr), found.tokens])
+                    rows.append([*place, _finite(result.nats_per_token), _finite(result.stderr), result.tokens])
             return {"table": "sweep", "columns": columns, "rows": rows}
 
         return measured

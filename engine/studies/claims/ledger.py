@@ -156,8 +156,8 @@ def _parts(tables: Tables) -> Iterator[Claim]:
 @register_claim("joint", needs=("joint",))
 def _joint(tables: Tables) -> Iterator[Claim]:
     """A mask's harm beside the sum of its rows' single harms, at the largest rate at which it has a size."""
-    told = tables["joint"].filter(~pl.col("saturated"), pl.col("single_sum").is_not_null()).sort("rate")
-    for row in _rows(told.unique(["selector", "seed"], keep="last", maintain_order=True)):
+    judged = tables["joint"].filter(~pl.col("saturated"), pl.col("single_sum").is_not_null()).sort("rate")
+    for row in _rows(judged.unique(["selector", "seed"], keep="last", maintain_order=True)):
         low, high, rate = row["single_low"], row["single_high"], share_text(row["rate"])
         against = "more than" if row["harm"] > high else "less than" if row["harm"] < low else "no more or less than"
         yield Claim(

@@ -163,18 +163,18 @@ def calibrate(
         record = {"sha256": pairs_record(plan.pairs, members)["sha256"], "tokens": tokens}
         for selector in plan.selectors:
             keys[selector, domain] = _key(loaded, plan, selector, record, onsets, lm_hashes.get(selector))
-    found = {place: one for place, key in keys.items() if (one := _kept(store, key, *place)) is not None}
+    known = {place: one for place, key in keys.items() if (one := _kept(store, key, *place)) is not None}
 
     def keep(contrast: Contrast) -> None:
-        place = (contrast.selector, contrast.domain)
-        found[place] = contrast
+        key = (contrast.selector, contrast.domain)
+        known[key] = contrast
         arrays = {"c_comply": contrast.c_comply, "lm_rank": contrast.lm_rank}
-        store.save_arrays(keys[place], arrays, {"contrast": "/".join(place)})
-        store.put(keys[place], {"sha256": checksum(arrays)})
+        store.save_arrays(keys[key], arrays, {"contrast": "/".join(key)})
+        store.put(keys[key], {"sha256": checksum(arrays)})
 
     missing: dict[tuple[str, ...], list[Pair]] = {}  # selectors -> pairs of the domains that need them
     for domain, members in pairs.items():
-        selectors = tuple(name for name in plan.selectors if (name, domain) not in found)
+        selectors = tuple(name for name in plan.selectors if (name, domain) not in known)
         if selectors:
             missing.setdefault(selectors, []).extend(members)
     for selectors, members in missing.items():
@@ -182,7 +182,7 @@ def calibrate(
             loaded, selectors, members, lm_scores, batch_size=plan.calibration_batch, phrases=plan.phrases,
             seed=plan.random_seed, progress=progress, finished=keep,
         )  # fmt: skip
-    return [found[place] for place in keys]
+    return [known[place] for place in keys]
 
 
 class Calibrated(Study[Any]):

@@ -231,17 +231,17 @@ def _malign(one: Measured) -> float:
 
 
 def _name(blocks: Sequence[int], coefficient: float, where: Where | None) -> str:
-    place = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
+    blocks_told = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
     condition = f", if {where.condition.name}" if where else ""
-    return f"{place}, coefficient {coefficient:g}{condition}"
+    return f"{blocks_told}, coefficient {coefficient:g}{condition}"
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
-    place = (row["domain"], row["method"], row["vector"])
+    keys = (row["domain"], row["method"], row["vector"])
     if row["setting"] is None:
-        return (*place, "none within the limits", "", "", "", "")
+        return (*keys, "none within the limits", "", "", "", "")
     sides = [f"{row[f'unedited_{side}']:.2f} > {row[f'edited_{side}']:.2f}" for side in ("malign", "benign")]
-    return (*place, row["setting"], *sides, f"{row['perplexity']:.4g}", f"{row['kl']:.4f}")
+    return (*keys, row["setting"], *sides, f"{row['perplexity']:.4g}", f"{row['kl']:.4f}")
 
 
 def _line(

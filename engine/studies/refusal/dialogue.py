@@ -124,9 +124,9 @@ def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: 
     from engine.measures.margin import margins_under
 
     try:
-        found = margins_under(loaded, edits, [prompt], thinking=thinking)[:, 0].tolist()
+        margins = margins_under(loaded, edits, [prompt], thinking=thinking)[:, 0].tolist()
         before = thinking or opened(loaded.tokenizer, prompt_ids(loaded.tokenizer, prompt))
-        return found, BEFORE_THINKING if before else ""
+        return margins, BEFORE_THINKING if before else ""
     except InputError as error:  # a model whose tokenizer has no onset tokens still replies
         return None, str(error)
 
@@ -151,5 +151,5 @@ def _along(
 
     pieces = [str(loaded.tokenizer.decode([token])) for token in tokens]
     with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
-        found = reply_margins(loaded, prompt, tokens, thinking=thinking).tolist()
-    return tuple(zip([*pieces, ""], found, strict=True))
+        margins = reply_margins(loaded, prompt, tokens, thinking=thinking).tolist()
+    return tuple(zip([*pieces, ""], margins, strict=True))

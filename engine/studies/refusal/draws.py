@@ -235,11 +235,11 @@ class Composed(OverGrids):
             for domain in self.domains:
                 rates = run.rates(results, masked.edit, run.heldout[domain])
                 both = (rates.malign, rates.benign)
-                place = (run.loaded.id, masked.selector, masked.mask_domain, domain)
+                keys = (run.loaded.id, masked.selector, masked.mask_domain, domain)
                 edit = (masked.lam, masked.k, masked.edit.size)
                 sides = [value for rate in both for value in (rate.mean, *rate.interval, rate.n)]
                 cut_off = (rate.unfinished for rate in both)
-                lines.append((*place, *edit, *sides, nll, perplexity(nll), masked.rescue, *cut_off))
+                lines.append((*keys, *edit, *sides, nll, perplexity(nll), masked.rescue, *cut_off))
         return {"composed": frame("composed", lines, optional=UNFINISHED), **self.grid.tables(run, results)}
 
     def masks(self, run: RefusalInputs, results: Results) -> list[Edit]:

@@ -237,8 +237,8 @@ class _Answers:
         return {name: self._change(name, range(count, 2 * count), reading) for name, count in counts.items()}
 
     def _change(self, name: str, numbers: range, reading: _Reading) -> Change:
-        some = [number for number in self._readable[name] if number in numbers]
-        return Change(len(some), *reading(*self._verdicts[name], some))
+        readable = [number for number in self._readable[name] if number in numbers]
+        return Change(len(readable), *reading(*self._verdicts[name], readable))
 
 
 # Refused before and after, of the prompts with these numbers.

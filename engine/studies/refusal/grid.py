@@ -197,14 +197,14 @@ class Axes:
 
     def widened(self, sides: tuple[str, ...]) -> Axes:
         """One step further at each of these sides."""
-        found = self
+        widened = self
         for side in sides:
             value = self._beyond(side)
             if value is not None and side in (SMALLEST_LAMBDA, LARGEST_LAMBDA):
-                found = replace(found, lambdas=tuple(sorted((*found.lambdas, value))))
+                widened = replace(widened, lambdas=tuple(sorted((*widened.lambdas, value))))
             elif value is not None:
-                found = replace(found, ks=tuple(sorted((*found.ks, value))))
-        return found
+                widened = replace(widened, ks=tuple(sorted((*widened.ks, value))))
+        return widened
 
     def _beyond(self, side: str) -> float | None:
         """The next value: lambda by the last step, cut to [0, 1]; k by the last ratio, below 1 and never without a row.

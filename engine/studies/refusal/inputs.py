@@ -247,8 +247,8 @@ class RefusalInputs(StudyInputs):
         entry, now = read_manifest(folder)["files"].get(CONTRAST_FILE), self.calibration_spec
         if entry and all(entry.get("spec", {}).get(name) == value for name, value in now.items()):
             contrasts = load_contrasts(folder / CONTRAST_FILE)[0]
-            found = {f"{one.selector}/{one.domain}/c_comply": one.c_comply for one in contrasts}
-            yield CONTRAST_FILE, found | {f"{one.selector}/lm_rank": one.lm_rank for one in contrasts}
+            arrays = {f"{one.selector}/{one.domain}/c_comply": one.c_comply for one in contrasts}
+            yield CONTRAST_FILE, arrays | {f"{one.selector}/lm_rank": one.lm_rank for one in contrasts}
         if masks := kept_masks(folder, POINTS).values() if POINTS in part.stems else ():
             removed = {path.name: np.zeros(self.loaded.rows.n_rows, dtype=np.float32) for path in masks}
             for path in masks:
@@ -362,7 +362,7 @@ class RefusalInputs(StudyInputs):
         left_out = {domain: len(some) for domain, some in self.self_refused(self.calibration).items()}
         scoring = plan.scoring
         reads = not all(get_selector(name).seeded for name in plan.selectors) and not scoring.score_files
-        found = len(calibration_text(self.loaded, scoring).sample_ids) if reads else scoring.samples
+        sample_count = len(calibration_text(self.loaded, scoring).sample_ids) if reads else scoring.samples
         return {
             "selectors": list(plan.selectors),
             **titles_record(plan.selectors),
@@ -371,9 +371,9 @@ class RefusalInputs(StudyInputs):
             **({"domain_spellings": spelled} if (spelled := domain_spellings(plan.pairs)) else {}),
             "lm_scores": {
                 "corpus": Path(scoring.corpus).name,
-                "samples": found,
+                "samples": sample_count,
                 "length": scoring.length,
-                **({} if found == scoring.samples else {"samples_requested": scoring.samples}),
+                **({} if sample_count == scoring.samples else {"samples_requested": scoring.samples}),
                 **start_record(scoring.window_start, before_each(self.loaded.tokenizer, scoring.window_start)),
                 **own_scores.record(own_scores.names_of(scoring.score_files), scoring.scores_reduce),
             },
@@ -428,30 +428,30 @@ def _whole(part: Recorded, parts: Sequence[Recorded]) -> Json:
 
 def _beside_record(folder: Path, part: Recorded, spec: Json) -> Json:
     """Settings that tables tell and their record does not."""
-    found: Json = {"domains": tuple(spec["pairs"])}
+    settings: Json = {"domains": tuple(spec["pairs"])}
     stems = [stem for stem in (*part.stems, *STAGES.get(part.study).tables) if stem in table_names(folder)]
     for table in map(partial(read_table, folder), stems):
         # In the run's order, which names the two sides of a pair; a manifest has them by name.
         domains = table["domain"].unique(maintain_order=True).to_list() if "domain" in table.columns else []
         if set(domains) == set(spec["pairs"]):
-            found["domains"] = tuple(domains)
+            settings["domains"] = tuple(domains)
             break
     if CONTROL_SEEDS in part.spec:
-        found["control_seeds"] = tuple(part.spec[CONTROL_SEEDS])
+        settings["control_seeds"] = tuple(part.spec[CONTROL_SEEDS])
     if DRAW_SEEDS in part.spec:
-        found["draws"] = len(part.spec[DRAW_SEEDS])
+        settings["draws"] = len(part.spec[DRAW_SEEDS])
     if "mask_stability" in part.stems:
-        found["splits"] = int(read_table(folder, "mask_stability")["seed"].n_unique())
+        settings["splits"] = int(read_table(folder, "mask_stability")["seed"].n_unique())
     if "refusal_sweep" in table_names(folder):
         sweep = read_table(folder, "refusal_sweep")
         above = sweep.filter(sweep["nll"] > spec["max_nll"])
-        found["all_cells"] = above.height > 0 and bool(above["malign"].is_not_null().any())
-    return found
+        settings["all_cells"] = above.height > 0 and bool(above["malign"].is_not_null().any())
+    return settings
 
 
 def _identity(value: Any) -> Any:
     """Of a text: its tokens' source and the windows, whose revision or path may differ."""
     if isinstance(value, dict) and "corpus_hash" in value:
-        told = ("corpus_hash", "sample_ids", "length", "skipped_tokens", "window_prefix")
-        return {name: value.get(name) for name in told}
+        identity = ("corpus_hash", "sample_ids", "length", "skipped_tokens", "window_prefix")
+        return {name: value.get(name) for name in identity}
     return value

@@ -208,10 +208,10 @@ def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.Data
     heldout = own.pop(HELDOUT_RECORD, None) if HELDOUT_RECORD not in spec else None
     if without_starts(own) != without_starts(spec) or not set(KEY) <= set(earlier.columns):
         return table, {}
-    kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
-    controlled = set(CONTROLLED) & set(kept.columns)
+    others = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
+    controlled = set(CONTROLLED) & set(others.columns)
     entries = {CONTROL_SEEDS: kept_spec[CONTROL_SEEDS]} if controlled and CONTROL_SEEDS in kept_spec else {}
-    table = table.join(kept, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    table = table.join(others, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     return table, entries | ({HELDOUT_RECORD: heldout} if heldout is not None else {})
 
 

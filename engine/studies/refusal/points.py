@@ -58,11 +58,11 @@ def measured_controls(run: RefusalInputs, results: Results, edit: Edit, pairs: S
 
 
 def control_lines(model: str, point: OperatingPoint, controls: Sequence[Control]) -> Iterator[tuple[object, ...]]:
-    place = (model, point.selector, point.domain, point.lam, point.k, point.rows_removed)
+    keys = (model, point.selector, point.domain, point.lam, point.k, point.rows_removed)
     for one in controls:
         malign, benign = one.rates.malign, one.rates.benign
         numbers = (malign.mean, malign.n, benign.mean, benign.n, one.nll, perplexity(one.nll))
-        yield (*place, one.kind, one.seed, *numbers, malign.unfinished, benign.unfinished)
+        yield (*keys, one.kind, one.seed, *numbers, malign.unfinished, benign.unfinished)
 
 
 def gain(real: Rate, controls: Sequence[Rate]) -> tuple[float, Interval]:
@@ -98,11 +98,11 @@ def edits(
 ) -> Iterator[tuple[str, str, OperatingPoint | None, Edit]]:
     """(selector, domain, its operating point, its edit); without a point the edit is empty."""
     for contrast in contrasts:
-        place = (contrast.selector, contrast.domain)
-        if place in points:
-            point = points[place]
+        key = (contrast.selector, contrast.domain)
+        if key in points:
+            point = points[key]
             edit = UNEDITED if point is None else run.refusal_edit(contrast, point.lam, point.k)
-            yield *place, point, edit
+            yield *key, point, edit
 
 
 def masks_of_points(run: RefusalInputs, contrasts: Sequence[Contrast], points: Points, table: str) -> list[Edit]:
@@ -252,8 +252,8 @@ class Measured(Chosen):
         row: dict[str, object] = {"pairs": len(pairs), "heldout": run.measures_heldout}
         for name, one in (("unedited", UNEDITED), ("edited", edit)):
             nll = {f"{name}_nll": results[run.nll(one)].nats_per_token}
-            found = run.rates(results, one, pairs).columns(name) | nll
-            row |= found if name == "unedited" or point else dict.fromkeys(found)
+            columns = run.rates(results, one, pairs).columns(name) | nll
+            row |= columns if name == "unedited" or point else dict.fromkeys(columns)
         row["optimism"] = None
         if point and run.measures_heldout:
             row["optimism"] = point.malign - run.rates(results, edit, pairs).malign.mean

@@ -77,7 +77,7 @@ def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.Data
     }
     sizes = np.array([layer.rows for layer in rows.layers])
     starts = [layer.start for layer in rows.layers]
-    found: list[tuple[object, ...]] = []
+    lines: list[tuple[object, ...]] = []
     for one in contrasts:
         for ranked_by in RANKED_BY:
             top = top_rows(one, ranked_by)
@@ -86,8 +86,8 @@ def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.Data
                 for name in dict.fromkeys(names):
                     inside = np.array([other == name for other in names])
                     share, base = _share(counts, inside), _share(sizes, inside)
-                    found.append((model, one.selector, one.domain, ranked_by, part, name, share, base))
-    return frame("refusal_shares", found)
+                    lines.append((model, one.selector, one.domain, ranked_by, part, name, share, base))
+    return frame("refusal_shares", lines)
 
 
 def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict[str, pl.DataFrame]:
@@ -143,8 +143,8 @@ class Parts(Chosen):
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = []
         for place, carried in _parts(run, self.points(run, results)):
-            found = [[results[cell].value for cell in _cells(run, place[1], edit)] for edit in (*carried, UNEDITED)]
-            margins, nlls = zip(*found, strict=True)
+            values = [[results[cell].value for cell in _cells(run, place[1], edit)] for edit in (*carried, UNEDITED)]
+            margins, nlls = zip(*values, strict=True)
             _, without, whole, dense = margins
             lost = (whole - without) / (whole - dense) if whole > dense else None
             lines.append((run.loaded.id, *place, carried[0].size, *margins, lost, *nlls))

@@ -71,8 +71,8 @@ def ways(run: RefusalInputs, known: Results, edit: Edit, prompts: Sequence[str])
     if plan.follow_up and (first := run.replies(edit, prompts)) in known:
         replies: list[Written] = known[first]
         marks = template_marks(run.loaded.tokenizer)
-        said = [after_thinking(one.text, marks).text for one in replies]
-        turns = [(prompt, one, plan.follow_up) for prompt, one in zip(prompts, said, strict=True)]
+        answers = [after_thinking(one.text, marks).text for one in replies]
+        turns = [(prompt, one, plan.follow_up) for prompt, one in zip(prompts, answers, strict=True)]
         yield Way(FOLLOW_UP, [run.refused(edit, turns)])
 
 
@@ -83,8 +83,8 @@ def named(prompt_set: str, way: str) -> str:
 
 def rate(results: Results, way: Way, part: slice) -> RepliesRate:
     """Of some of the prompts."""
-    found = [results[cell] for cell in way.cells]
-    return RepliesRate(tuple(one.refused[part] for one in found), tuple(one.finished[part] for one in found))
+    answers = [results[cell] for cell in way.cells]
+    return RepliesRate(tuple(one.refused[part] for one in answers), tuple(one.finished[part] for one in answers))
 
 
 def judge_pairs(
@@ -257,8 +257,8 @@ class Evaluated(Measured):
                     assert cell.base is not None
                     name = named(one.name, f"{way.name} {number}" if way.name == SAMPLED else way.name)
                     replies: list[Written] = results[cell.base][part]
-                    found = results[cell]
-                    verdicts = zip(one.prompts, replies, found.refused[part], found.each_judged[part], strict=True)
+                    result = results[cell]
+                    verdicts = zip(one.prompts, replies, result.refused[part], result.each_judged[part], strict=True)
                     for prompt, reply, refused, judged in verdicts:
                         about = (run.loaded.id, *key, name, one.kind, prompt)
                         form = thinking_form(reply.text, marks) or None
@@ -327,8 +327,8 @@ def _paired(run: RefusalInputs, before: RepliesRate, after: RepliesRate) -> tupl
 def _corrected(run: RefusalInputs, refused: Sequence[bool]) -> tuple[float | None, ...]:
     """Rate, low, high for the judge's errors; nulls where they are not known, or are as many as by chance."""
     quality = run.judge_quality
-    found = corrected_rate(sum(refused), len(refused), quality.counts) if quality else None
-    return (None, None, None) if found is None else (found[0], *found[1])
+    corrected = corrected_rate(sum(refused), len(refused), quality.counts) if quality else None
+    return (None, None, None) if corrected is None else (corrected[0], *corrected[1])
 
 
 def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:
@@ -380,13 +380,13 @@ def _judge_pair_lines(table: pl.DataFrame) -> Iterator[str | TextTable]:
 
 
 def _judges_row(row: dict[str, Any]) -> tuple[str, ...]:
-    place = (row["selector"], row["domain"], f"{row['prompts']}, {row['kind']}", f"{row['judge_a']} / {row['judge_b']}")
+    keys = (row["selector"], row["domain"], f"{row['prompts']}, {row['kind']}", f"{row['judge_a']} / {row['judge_b']}")
     if not row["replies"]:
-        return *place, "0", "–", "–", "–"
+        return *keys, "0", "–", "–", "–"
     kappa = "undefined"
     if row["kappa"] is not None:
         kappa = f"{row['kappa']:.2f} ({row['kappa_low']:.2f} to {row['kappa_high']:.2f})"
-    return *place, str(row["replies"]), f"{row['rate_a']:.2f} / {row['rate_b']:.2f}", f"{row['agreement']:.0%}", kappa
+    return *keys, str(row["replies"]), f"{row['rate_a']:.2f} / {row['rate_b']:.2f}", f"{row['agreement']:.0%}", kappa
 
 
 def _rates_row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -62,8 +62,8 @@ def best_threshold(positive: Sequence[float], negative: Sequence[float]) -> Thre
         hits, wrong = ((numbers[:, None] > cuts if above else numbers[:, None] < cuts).sum(0) for numbers in (yes, no))
         f1 = 2 * hits / (hits + wrong + len(yes))  # 2 TP + FP + FN = TP + FP + positives
         for place in range(len(cuts)):
-            one = (float(f1[place]), float(gaps[place]), -float(cuts[place]), above)
-            best = one if best is None or one > best else best
+            candidate = (float(f1[place]), float(gaps[place]), -float(cuts[place]), above)
+            best = candidate if best is None or candidate > best else best
     assert best is not None
     return Threshold(-best[2], best[3], best[0])
 
@@ -153,9 +153,9 @@ def _computed(
 def _opened(loaded: LoadedModel, prompts: Sequence[list[int]], openings: Sequence[str]) -> Tensor:
     """Mean states over an opening's tokens, behind each prompt: [prompts, blocks, d] float64."""
     tokens = [list(loaded.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in openings]
-    said = [tokens[place % len(tokens)] for place in range(len(prompts))]
+    last_tokens = [tokens[place % len(tokens)] for place in range(len(prompts))]
     return block_states(
-        loaded, [[*ids, *more] for ids, more in zip(prompts, said, strict=True)], [len(s) for s in said]
+        loaded, [[*ids, *more] for ids, more in zip(prompts, last_tokens, strict=True)], [len(s) for s in last_tokens]
     )
 
 
@@ -225,13 +225,13 @@ class Setting:
 
     def nll(self, results: Results) -> float:
         """Nats per token of the evaluation text."""
-        found = results[self.run.nll(self.edit)]
+        nll = results[self.run.nll(self.edit)]
         if not self.where:
-            return found.nats_per_token
+            return nll.nats_per_token
         plain = results[self.run.nll(UNEDITED)]
         holds = self.where.holds(results, self.where.windows)
-        nats = _either(holds, found.window_nats, plain.window_nats)
-        return NegativeLogLikelihood(nats, found.window_tokens).nats_per_token
+        nats = _either(holds, nll.window_nats, plain.window_nats)
+        return NegativeLogLikelihood(nats, nll.window_tokens).nats_per_token
 
     def reply_cells(self, pairs: Sequence[Pair]) -> Iterator[Cell[Any]]:
         """What `rates` needs."""
@@ -263,12 +263,12 @@ class Setting:
     def divergence(self, results: Results, pairs: Sequence[Pair]) -> Average:
         """From the unedited model, on its replies to the pairs' base prompts."""
         [cell] = self.divergence_cells(results, pairs)
-        found: Average = results[cell]
+        average: Average = results[cell]
         if not self.where:
-            return found
+            return average
         holds = self.where.holds(results, self.where.prompts(sides(pairs)))[len(pairs) :]
-        nothing = (0.0,) * len(found.sums)
-        return Average(_either(holds, found.sums, nothing), found.counts)
+        nothing = (0.0,) * len(average.sums)
+        return Average(_either(holds, average.sums, nothing), average.counts)
 
 
 def _either(holds: Sequence[bool], yes: Sequence[Any], no: Sequence[Any]) -> tuple[Any, ...]:

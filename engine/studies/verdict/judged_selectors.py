@@ -416,11 +416,11 @@ def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: f
         of_draws = between_draws(draw_sweep, row["rate"], (row["selector"], row["order"]))
         error, known = row["stderr"], row["degrees"]
         of_text = None if error is None else Part(error * error, math.inf if known is None else known)
-        one = estimate(row["difference"], [of_text, *of_draws], looks=row.get("looks") or 1)
-        degrees = None if one.stderr == 0 else one.degrees
-        row |= {"stderr": one.stderr, "degrees": degrees, "low": one.low, "high": one.high, "p": one.p_differs}
+        gap = estimate(row["difference"], [of_text, *of_draws], looks=row.get("looks") or 1)
+        degrees = None if gap.stderr == 0 else gap.degrees
+        row |= {"stderr": gap.stderr, "degrees": degrees, "low": gap.low, "high": gap.high, "p": gap.p_differs}
         if row["answer"] != SATURATED:
-            families.setdefault(tuple(row[name] for name in family), {})[place] = one
+            families.setdefault(tuple(row[name] for name in family), {})[place] = gap
     for (order, *_), differences in families.items():
         for place, answer in told(differences, order, level).items():
             rows[place] |= answer._asdict()
