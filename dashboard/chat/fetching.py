@@ -23,7 +23,7 @@ from dashboard.chat.live import Entry
 from dashboard.show import layout
 from dashboard.state import access, shipped
 from engine.models.downloads import Progress, Transfer, size_text
-from engine.records.errors import InputError, is_out_of_memory
+from engine.records.errors import InputError, memory_needed
 
 NO_MEMORY = "out of memory on this model's device"
 GRACE_S = 3.0  # from asking a download to stop to leaving it behind: its thread waits longer on a silent line
@@ -173,7 +173,7 @@ def model(
                 raise Downloading
         del st.session_state[f"waiting-{key}"]
         download.check()
-    with _saying_lack_of_memory():
+    with memory_needed(_lacking_memory):
         if model_id not in live.POOL:
             live.load_aside(model_id, say)
         with live.POOL.use(model_id, lambda seconds: say(f"Waiting for the model … ({seconds:.0f} s)")) as entry:
@@ -203,16 +203,10 @@ def worked(
     stop.empty()
 
 
-@contextmanager
-def _saying_lack_of_memory() -> Iterator[None]:
-    """Passes that no step of the engine does in parts may find no memory anywhere: one line, and the app goes on."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"{NO_MEMORY} ({reason}); use a shorter prompt or reply, or a smaller model") from None
+def _lacking_memory(error: BaseException) -> InputError:
+    """Of passes that no step of the engine does in parts: one line, and the app goes on."""
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return InputError(f"{NO_MEMORY} ({reason}); use a shorter prompt or reply, or a smaller model")
 
 
 def under_way(key: str, place: DeltaGenerator, *, of_all: bool = False) -> bool:
