@@ -7,12 +7,7 @@ import polars as pl
 import pytest
 from made_up_audit import controls, repeated
 
-from dashboard.charts import (
-    believed,
-    learn as learn_chart,
-    lines,
-    matrix,
-)
+from dashboard.charts import believed, learn as learn_chart, lines, matrix
 from dashboard.charts.lines import Axis
 from dashboard.pages.learn import steps as lesson_answers
 from dashboard.pages.rows import scored

@@ -11,15 +11,7 @@ import precomputed
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names, write_tables
-from engine.results.tables import (
-    TABLES,
-    Column,
-    TableSpec,
-    checked,
-    frame,
-    register_table,
-    spec,
-)
+from engine.results.tables import TABLES, Column, TableSpec, checked, frame, register_table, spec
 
 SHIPPED = precomputed.demo_dir() / "results"
 FINGERPRINT = {"id": "tiny", "weights_hash": "ab", "dtype": "float32"}
