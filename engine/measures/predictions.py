@@ -249,8 +249,11 @@ def token_values(
     def passed(batch: Sequences) -> Tensor:
         return values_of(measure, *_predictions(loaded, measure.windows, batch, under))
 
-    batches = (sequences[start : start + at_once] for start in range(0, len(sequences), at_once))
-    return [values for batch in batches for _, values in in_parts(loaded.model, WINDOWS, batch, passed)]
+    found = []
+    for start in range(0, len(sequences), at_once):
+        for _, values in in_parts(loaded.model, WINDOWS, sequences[start : start + at_once], passed):
+            found.append(values)
+    return found
 
 
 @torch.inference_mode()

@@ -134,7 +134,7 @@ class RayRunner(LocalRunner):
             if group[0].loaded is self._loaded and self._reference(group[0]) is not None:
                 sent.append(group)
             else:
-                self._compute(group, bases)
+                super()._compute_all([group], bases)
         for place, stored, seconds in self._pool.measured(len(sent), lambda place: self._task(place, sent[place])):
             measure = sent[place][0].measure
             self.pace.add(measure, len(stored), seconds)

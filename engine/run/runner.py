@@ -206,12 +206,9 @@ class LocalRunner:
     def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:
         with outputs_kept():
             for group in groups:
-                self._compute(group, bases)
-
-    def _compute(self, group: Group, bases: dict[Cell[Any], Cell[Any]]) -> None:
-        found, seconds = measured_now(group)
-        self.pace.add(group[0].measure, len(group), seconds)
-        self._keep_group(group, found, bases)
+                found, seconds = measured_now(group)
+                self.pace.add(group[0].measure, len(group), seconds)
+                self._keep_group(group, found, bases)
 
     def _keep_group(self, group: Group, found: list[Any], bases: dict[Cell[Any], Cell[Any]]) -> None:
         """Keeps the results of a group, and what is derived of them."""

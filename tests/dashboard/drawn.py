@@ -120,5 +120,11 @@ def check(figure: go.Figure, rows: Sequence[Sequence[Any]], *, hover: Sequence[s
             assert number is None or says(mark.hover, number), (*what, name, number, mark.hover)
 
 
+def levels(figure: go.Figure) -> list[tuple[str, float]]:
+    """The lines across a plot to compare marks with: (axis, number), sorted."""
+    across = [shape for shape in figure.layout.shapes if "domain" in f"{shape.xref} {shape.yref}"]
+    return sorted(("x", line.x0) if "domain" in str(line.yref) else ("y", line.y0) for line in across)
+
+
 def _order(mark: Mark) -> tuple[str, str, float]:
     return mark.trace, mark.axis, mark.value

@@ -7,12 +7,7 @@ import polars as pl
 import pytest
 from made_up_audit import controls, repeated
 
-from dashboard.charts import (
-    believed,
-    learn as learn_chart,
-    lines,
-    matrix,
-)
+from dashboard.charts import believed, learn as learn_chart, lines, matrix
 from dashboard.charts.lines import Axis
 from dashboard.pages.learn import steps as lesson_answers
 from dashboard.pages.rows import scored
@@ -116,11 +111,26 @@ def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verd
     quadrant = believed.quadrant(verdicts, "spearman", limit, Thresholds())
     lesson = pl.DataFrame({"selector": ["lrp"], "size": [8], "spearman": [0.9], "rate": [0.3], "log_gap": [2.0]})
     learn = learn_chart.stable_and_valid(lesson, lesson_answers.STABLE)
+    assert (learn.data[0].x, learn.data[0].y) == ((0.9,), (2.0,))
     for figure in (quadrant, learn):
         assert "Spearman" in figure.layout.xaxis.title.text
         upright = [shape.x0 for shape in figure.layout.shapes if shape.type == "line" and shape.x0 == shape.x1]
         assert upright == [limit]
         assert any(f"{limit:g}" in note.text for note in figure.layout.annotations)
+
+
+def test_each_text_and_each_share_is_drawn_by_its_own_name():
+    """Neither figure has error bars, so none of these marks is in test_dashboard_intervals.py."""
+    costs = pl.DataFrame({"selector": ["ig", "lrp"], "nll_a": [2.0, 3.0], "nll_b": [2.5, math.inf]})
+    _, way, first, _, second, _ = believed.two_corpora(costs, ("<one>", "two")).data
+    assert (list(way.x), list(way.y)) == ([pytest.approx(2.0 / LN10), pytest.approx(2.5 / LN10)], [1, 1])
+    assert (first.name, list(first.x)) == ("calibrated on &lt;one&gt;", [3.0 / LN10, 2.0 / LN10])
+    assert (second.name, list(second.x)) == ("calibrated on two", [None, 2.5 / LN10])
+    assert all("two<br>" in hover for hover in second.customdata)
+    shares = pl.DataFrame({"rate": [0.3, 0.1], "both": [0.5, 0.6], "only_one": [0.3, 0.25], "neither": [0.2, 0.15]})
+    assert [(bar.name, list(bar.y)) for bar in believed.rank_shares(shares).data] == [
+        ("in the masks of both LRP and IG", [0.6, 0.5]), ("in one of them", [0.25, 0.3]), ("in neither", [0.15, 0.2]),
+    ]  # fmt: skip
 
 
 def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():

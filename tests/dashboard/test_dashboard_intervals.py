@@ -9,7 +9,7 @@ from statistics import NormalDist
 import plotly.graph_objects as go
 import polars as pl
 import pytest
-from drawn import check, says
+from drawn import check, levels, says
 
 import dashboard
 from dashboard.charts import (
@@ -84,8 +84,9 @@ def changes_of_tables() -> Drawn:
 
 def edit_among_random_masks() -> Drawn:
     point = dict(zip(columns("edited_malign"), ENDS[0], strict=True)) | {"unedited_malign": 0.1, "control_malign": 0.2}
-    figure = refusal_rates.controls(point, None)
-    return figure, [("edit", "x", 0, *ENDS[0]), (figure.data[1].name, "x", 1, 0.2, None, None)]
+    figure = refusal_rates.controls(point | {"control_malign_max": 0.3}, None)
+    assert [hover.partition(" of")[0] for hover in figure.data[1].customdata] == ["mean", "largest"]
+    return figure, [("edit", "x", 0, *ENDS[0]), *((figure.data[1].name, "x", 1, x, None, None) for x in (0.2, 0.3))]
 
 
 def edit_without_an_interval() -> Drawn:
@@ -146,12 +147,14 @@ def trade_off() -> Drawn:
 def selectors_before_and_after() -> Drawn:
     rows = [
         {"selector": name, "domain": domain, "lambda": 0.5, "k": 0.02, "rescue": False, "control_malign": 0.2}
+        | {"unedited_benign": 0.02, "edited_benign": 0.05}
         | dict(zip(columns("unedited_malign", "edited_malign"), (*ENDS[4], *after), strict=True))
         for domain, name, after in (
             ("hate", "lrp", ENDS[0]), ("hate", "ig", ENDS[1]), ("crime", "lrp", ENDS[2]), ("crime", "ig", BARE),
         )
     ]  # fmt: skip
     figure = refusal_edits.edits(pl.DataFrame(rows), "malign", "lrp/hate/0.5/0.02", "h")
+    assert "harmless ones: 2% before, 5% after" in figure.layout.title.text
     order = ["lrp", "ig"]  # by their means
     wanted = [
         ("edited", "x", order.index(row["selector"]), *(row[n] for n in columns("edited_malign"))) for row in rows
@@ -183,8 +186,6 @@ def at_one_rate() -> Drawn:
     other = table.with_columns(accuracy=pl.col("accuracy") / 2)
     figure = tasks.at_rate({"Mean": table, "<b>": other}, 0.3, "", tasks_page._hover)
     assert [NAMES[name] for name in order] == list(figure.layout.yaxis.ticktext)
-    lines_there = sorted(shape.x0 for shape in figure.layout.shapes)
-    assert lines_there == pytest.approx([0.25, 0.25, 0.45, 0.9])  # chance and all rows of both panels
     far = NormalDist().inv_cdf(1 - 0.05 / 2)  # what two selectors must clear chance by, in errors
     marks = {(trace.name, trace.xaxis): trace.marker.symbol for trace in figure.data if trace.x[0] is not None}
     for axis, panel in (("x", table), ("x2", other)):
@@ -299,6 +300,9 @@ def removal_budgets() -> Drawn:
     ]  # fmt: skip
     said = "By LRP, 72% of the rows can go before perplexity doubles; at random, 32.5%"
     assert overview.budget_finding(frame) == said
+    none = frame.with_columns(budget=pl.when(pl.col("order") == "lerf").then("budget").otherwise(0.0))
+    symbols = {trace.name: trace.marker.symbol for trace in overview.budgets(none).data}
+    assert [symbols[f"IG, {lerf}"], symbols[f"LRP, {morf}"]] == ["triangle-right", "triangle-left-open"]
     one_order = overview.budgets(frame.filter(order="lerf"))
     assert "open" not in one_order.layout.title.text
     assert [trace.name for trace in one_order.data][-2:] == ["Random, lowest scores first", lerf]
@@ -354,6 +358,8 @@ def perplexity_curve() -> Drawn:
     frame = pl.DataFrame(rows, schema=["selector", "rate", "nll", "error"], orient="row").with_columns(
         rows_removed=5, printed=pl.lit(None, pl.String), seeds=1, tokens=9, plateau=False
     )
+    lesson = learn.curves(frame.with_columns(order=pl.lit("lerf")), "lrp", ["lerf"], 1.5, 0.3, (4,))
+    assert levels(lesson) == [("x", 0.3), *(("y", pytest.approx((1.5 + math.log(factor)) / LN10)) for factor in (1, 4))]
     figure = go.Figure([curves.curve(frame, "lrp", 1.5)])
     return figure, [
         (trace, axis, place, value - 1.5 / LN10, *((low - 1.5 / LN10, high - 1.5 / LN10) if low else (None, None)))
@@ -386,12 +392,22 @@ CASES = {
 }  # fmt: skip
 
 
+# What marks are compared with: the unedited model, no difference, limits, chance and all rows, random rows' mean.
+LEVELS = {
+    "edit among random masks": [("x", 0.1)], "ways": [("x", 0.1)], "between draws": [("x", 0.8)],
+    "depth share": [("x", 1)], "own layers": [("x", 0)], "singles and sets": [("x", 0)], "singles alone": [("x", 0)],
+    "tasks at one rate": [("x", 0.25), ("x", 0.25), ("x", 0.45), ("x", 0.9)], "budget": [("x", (0.41 + 0.24) / 2)],
+    "stable and valid": [("x", 0.8), ("y", 1 - 0.8), ("y", 1 - 0.5)],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_bars_reach_from_both_ends_of_the_table(name):
     draw, *hover = CASES[name]
     figure, rows = draw()
     assert any(row[-1] is not None for row in rows) or name == "edit without an interval"
     check(figure, rows, **({"hover": hover[0]} if hover else {}))
+    assert levels(figure) == [(axis, pytest.approx(number)) for axis, number in LEVELS.get(name, ())]
 
 
 def test_a_line_joins_the_outermost_marks_of_each_control():
@@ -412,6 +428,7 @@ def test_the_line_of_a_further_draw_is_its_prediction_interval():
     edit, marks = (trace for trace in figure.data if trace.mode == "markers")
     assert (list(edit.x), list(edit.y), list(marks.x), list(marks.y)) == ([0.6], [0], [0.2, 0.3], [1, 1])
     assert not any(trace.error_x.visible for trace in (edit, marks))
+    assert levels(figure) == [("x", 0.1)]
 
 
 def functions_with_bars() -> set[str]:

@@ -34,6 +34,9 @@ def test_the_numbers_are_those_of_the_lines():
     assert lrp["spearman"] == pytest.approx((0.9 + 1) / 2)  # of half the text
     assert (wanda["validity"], wanda["spearman"]) == ("not", None)
     assert (ig["validity"], ig["stability"], ig["draw_jaccard"]) == (None, None, None)
+    ceiling = entry().curves.with_columns(plateau=pl.col("order") == "morf")
+    (stars,) = overview.leaderboard([Entry("x", MODEL, ceiling)]).filter(selector="lrp").iter_rows(named=True)
+    assert (stars["gap_at_ceiling"], stars["harm_at_ceiling"]) == (True, False)
 
 
 def test_what_is_not_finite_or_not_measured_is_no_number():

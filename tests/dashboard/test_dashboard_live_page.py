@@ -89,10 +89,7 @@ def test_replies_and_prompt_are_never_markdown(folder, monkeypatch):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ({"edit_model_id": "/no/such/folder"}, "no/such/folder"),
-        ({"prompt": "long " * 380}, "context"),
-    ],
+    [({"edit_model_id": "/no/such/folder"}, "no/such/folder"), ({"prompt": "long " * 380}, "context")],
 )
 def test_wrong_input_is_one_line(folder, changes, said):
     app = run(by_rate(folder, **changes))

@@ -95,8 +95,5 @@ def test_the_search_finds_and_opens(words, label, chosen):
 def test_hits_in_titles_come_first_and_how_many_there_are_is_said():
     titled = ["judges" in f"{hit.document} {hit.name}".lower() for hit in documents.search("judges")]
     assert titled == sorted(titled, reverse=True)
-    for words, line in (
-        ("rows", f"the first {page.HITS_AT_ONCE} are shown"),
-        ("zzyzx", "Nothing has all"),
-    ):
+    for words, line in (("rows", f"the first {page.HITS_AT_ONCE} are shown"), ("zzyzx", "Nothing has all")):
         assert any(line in one.value for one in opened("Tests", find=words).caption)

@@ -31,13 +31,7 @@ from synthetic_refusal import (
 )
 
 import precomputed
-from dashboard.charts import (
-    formats,
-    refusal_edits,
-    refusal_rates,
-    refusal_structure,
-    refusal_values as refusals,
-)
+from dashboard.charts import formats, refusal_edits, refusal_rates, refusal_structure, refusal_values as refusals
 from dashboard.pages.refusal import edit_grid
 from dashboard.state import results
 from engine.records.errors import InputError

@@ -4,12 +4,7 @@ import contextlib
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import (
-    PAUSE_MS,
-    chart,
-    choose,
-    settled,
-)
+from browser_pages import PAUSE_MS, chart, choose, settled
 from synthetic_refusal import write_refusal_run
 
 from dashboard.pages.refusal import edit_grid

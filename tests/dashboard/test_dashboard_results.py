@@ -172,6 +172,11 @@ def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     single = drawn.filter(selector="lrp", order="lerf", rate=0.5).row(0, named=True)
     assert single["error"] == pytest.approx(0.05)
     assert single["rows_removed"] == 500
+    pair = results.read_run(tmp_path / "run").frame.filter(selector="random", order="lerf", rate=0.5).head(2)
+    two = series.points(pair, "made-up-1B", ["random"], ["lerf"], (0.5, 0.5))
+    assert two["error"].to_list() == pytest.approx([0.1 / math.sqrt(2)])
+    whole = math.hypot(0.1 / math.sqrt(2), pair["nll_stderr"].mean())
+    assert two.select(series.whole_error()).to_series().to_list() == pytest.approx([whole])
 
 
 def test_gap_is_morf_minus_lerf(tmp_path):

@@ -42,11 +42,7 @@ def test_the_shipped_scores_open():
 
 @pytest.mark.parametrize(
     ("measure", "said"),
-    [
-        ("Mean score", "LRP scores the "),
-        ("Removed rows", "LRP removes "),
-        ("Two selectors", "LRP ranks the "),
-    ],
+    [("Mean score", "LRP scores the "), ("Removed rows", "LRP removes "), ("Two selectors", "LRP ranks the ")],
 )
 def test_every_view_of_the_cells_comes_from_its_link(folder, measure, said):
     app = page(folder, measure=measure, row_selector="LRP", row_order="MoRF", row_rate="20%", row_other="Magnitude")

@@ -67,9 +67,6 @@ def test_the_export_menu_has_link_downloads_and_plain_provenance():
     app = page(present="true", model="a b&c")
     (link,) = app.code
     assert link.value.endswith("?present=true&model=a+b%26c")
-    assert [button.proto.label for button in app.get("download_button")] == [
-        "CSV",
-        "Parquet",
-    ]
+    assert [button.proto.label for button in app.get("download_button")] == ["CSV", "Parquet"]
     notes = [block.proto.body for block in app.get("html")]
     assert sum("&lt;b&gt;origin" in body for body in notes) == sum("a note" in body for body in notes) == 1

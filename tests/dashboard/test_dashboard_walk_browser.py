@@ -13,11 +13,7 @@ FIGURES = {
     "Tasks": "Mean of 5 tasks", "Refusal": "of the rows zeroed; bars", "Rows": "rows that are among",
     "Learn": "One row among its neighbours",
 }  # fmt: skip
-TEXTS = {
-    "Live edit": "Prompt",
-    "Runs": "Delete this run",
-    "Reference": "Licences",
-}
+TEXTS = {"Live edit": "Prompt", "Runs": "Delete this run", "Reference": "Licences"}
 
 
 def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):

@@ -19,12 +19,7 @@ from engine.edits.edit import UNEDITED, Edit, edit_of, first_of
 from engine.interventions import resample
 from engine.interventions.at_outputs import applied, edited_outputs
 from engine.interventions.in_weights import zeroed
-from engine.interventions.kinds import (
-    intervention_of,
-    intervention_record,
-    prepare,
-    seeded,
-)
+from engine.interventions.kinds import intervention_of, intervention_record, prepare, seeded
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError

@@ -27,10 +27,7 @@ NEW = 14
 
 
 def stream_reply(
-    loaded: LoadedModel,
-    prompt: str,
-    max_new_tokens: int,
-    on_token: Callable[[int], None] = lambda _: None,
+    loaded: LoadedModel, prompt: str, max_new_tokens: int, on_token: Callable[[int], None] = lambda _: None
 ) -> Iterator[str]:
     """The unedited model's reply in pieces."""
     with closing(

@@ -16,6 +16,7 @@ from window_nll import window_nll
 
 import engine.measures.base as base
 from engine.data.corpora import Windows
+from engine.data.onsets import OnsetTokens
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.interventions.at_outputs import applied
 from engine.judges.embedded import EmbeddedJudge
@@ -29,8 +30,12 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run import edited_passes
+from engine.run.audit_plan import ScorePlan
 from engine.run.edited_passes import edits_together
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Cell, LocalRunner
+from engine.run.scoring import _score_key, _size_key
+from engine.studies.refusal.algorithm import _key
 
 PROMPTS = ("Sure, here it is.", "No way.", "sat on")
 
@@ -201,23 +206,31 @@ KEYS = {
     "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",  # pragma: allowlist secret
     "divergence": "14fa3c6be5a5f59cc5dd5599efc69e3d0ee0d776f196867a908fbe4f865a24da",  # pragma: allowlist secret
     "margins": "5b7d1b854321444f04eafdf48700a724d5aa86121de9547c8124f4d4a52bb7a7",  # pragma: allowlist secret
+    "scores": "93116bf26688b260eb0b6c8527d996b14fd7f7a304c8ecd86c5f56fc168b3da9",  # pragma: allowlist secret
+    "scores of seeds": "5132ad1e88acef6da089a4a264629c46a1762aea91d7f4b8450c04c211b27f0a",  # pragma: allowlist secret
+    "scores of a size": "1385e2a48d8d089fdfacacdbab8228dc70fecc7e49c618499aa57f477db71c03",  # pragma: allowlist secret
+    "contrast": "44d9bece49e9f048cace3a59721da5eb21721e4f6613cf21c939a86f4f4fe22f",  # pragma: allowlist secret
 }
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_a_key_is_what_it_was(
-    name: str, tiny_llama: LoadedModel, tiny_windows: Windows, monkeypatch: pytest.MonkeyPatch
+def test_keys_are_what_they_were(
+    tiny_llama: LoadedModel, tiny_windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written out: another key makes every kept result unknown, so that it is due where a number changes and nowhere
     else. The model's hashes and the libraries' versions, which a key holds too, are fixed here.
     """
     monkeypatch.setattr("engine.records.hashing.installed_version", lambda _: "1.0")
-    hashes = dict.fromkeys(("weights_hash", "config_hash", "tokenizer_hash"), "0" * 64)
-    replies = Replies(PROMPTS, 8, 4)
-    measure = {
+    model = replace(tiny_llama, **dict.fromkeys(("weights_hash", "config_hash", "tokenizer_hash"), "0" * 64))
+    replies, edit = Replies(PROMPTS, 8, 4), edit_of([3, 40, 200], tiny_llama.rows.n_rows)
+    measures = {
         "nll": Nll(tiny_windows), "nll, one window": Nll(tiny_windows, 1), "fidelity": Fidelity(tiny_windows),
         "replies": replies, "refusals": Refusals(replies, EmbeddedJudge()), "margins": Margins(PROMPTS),
         "divergence": Kl(PROMPTS, ("a", "b", "c"), 2),
-    }[name]  # fmt: skip
-    edit = edit_of([3, 40, 200], tiny_llama.rows.n_rows)
-    assert Cell(replace(tiny_llama, **hashes), edit, measure).key == KEYS[name]
+    }  # fmt: skip
+    plan, onsets = ScorePlan(seeds=(4, 5), batch_size=2, skip_first=1), OnsetTokens((1,), (2, 3))
+    assert {name: Cell(model, edit, measure).key for name, measure in measures.items()} | {
+        "scores": _score_key(model, plan, "wanda", tiny_windows),
+        "scores of seeds": _score_key(model, plan, "random", None),
+        "scores of a size": _size_key(model, plan, "wanda", tiny_windows, 2),
+        "contrast": _key(model, RefusalPlan(), "random", {}, onsets, "1" * 64),
+    } == KEYS

@@ -17,14 +17,7 @@ from tiny_models import FAMILIES, load_tiny, save_tiny, tiny_model, tiny_tokeniz
 
 import engine.models.checkpoints
 import engine.models.loading
-from engine.models.loading import (
-    LoadedModel,
-    input_device,
-    load_model,
-    load_rows,
-    load_tokenizer,
-    row_index,
-)
+from engine.models.loading import LoadedModel, input_device, load_model, load_rows, load_tokenizer, row_index
 from engine.models.products import numerics
 
 # pragma: allowlist nextline secret: made up

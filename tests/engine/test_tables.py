@@ -11,15 +11,7 @@ import precomputed
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names, write_tables
-from engine.results.tables import (
-    TABLES,
-    Column,
-    TableSpec,
-    checked,
-    frame,
-    register_table,
-    spec,
-)
+from engine.results.tables import TABLES, Column, TableSpec, checked, frame, register_table, spec
 
 SHIPPED = precomputed.demo_dir() / "results"
 FINGERPRINT = {"id": "tiny", "weights_hash": "ab", "dtype": "float32"}
@@ -170,3 +162,14 @@ def test_nothing_is_written_where_one_table_is_wrong(tmp_path: Path) -> None:
     unknown = pl.DataFrame({"anything": [1]})  # of an analysis that registers nothing
     write_tables(tmp_path / "run", {"unheard-of": unknown}, FINGERPRINT, {}, 0.0)
     assert read_table(tmp_path / "run", "unheard-of").equals(unknown)
+
+
+def test_a_table_of_other_numbers_and_the_same_size_is_not_the_one_that_the_manifest_names(tmp_path):
+    for folder, number in (("one", 0.5), ("two", 0.25)):
+        write_tables(tmp_path / folder, {"plain": pl.DataFrame({"x": [number]})}, FINGERPRINT, {}, 0.0)
+    one, two = (tmp_path / folder / "plain.parquet" for folder in ("one", "two"))
+    assert one.stat().st_size == two.stat().st_size
+    assert read_table(one.parent, "plain")["x"].to_list() == [0.5]
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(InputError, match="does not fit the checksum"):
+        read_table(one.parent, "plain")

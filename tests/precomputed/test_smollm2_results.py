@@ -165,10 +165,7 @@ def test_readme_says_which_published_claims_hold() -> None:
     assert "**Three published claims, measured here on rows, do not hold**" in text
     rows = {(row["selector_a"], row["selector_b"]): row for row in table.iter_rows(named=True)}
     for (a, b), said in {
-        (
-            "lrp",
-            "ig",
-        ): "With the lowest 30% gone perplexity is {:,.0f} by lrp and {:.1f} by ig, where the paper "
+        ("lrp", "ig"): "With the lowest 30% gone perplexity is {:,.0f} by lrp and {:.1f} by ig, where the paper "
         "printed {published_a:g} and {published_b:g}",
         ("wanda", "magnitude"): "with the lowest 1% gone {:.1f} by wanda and {:.1f} by magnitude",
     }.items():

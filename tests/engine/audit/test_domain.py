@@ -21,6 +21,7 @@ from engine.results.tables import spec
 from engine.selectors import compute_scores
 from engine.stats.blocks import missed
 from engine.stats.uncertainty import COLUMNS
+from engine.studies.audit.domain import text_draws
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "grad_x_input")
@@ -136,6 +137,12 @@ def test_the_second_text_must_not_be_what_is_measured_on(audit: AuditInputs, tmp
     namesake.write_text(other.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(InputError, match="rename one"):
         domain(AuditInputs(audit.loaded, replace(audit.plan, domain_corpus=str(namesake)), audit.store))
+
+
+def test_draws_of_a_text_have_no_window_in_common(audit: AuditInputs) -> None:
+    audit.plan = replace(audit.plan, domain_draws=3)
+    for of_text in text_draws(audit) or ():
+        assert [place for one in of_text for place in one.sample_ids] == list(range(3 * 6))
 
 
 @pytest.mark.long

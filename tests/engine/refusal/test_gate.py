@@ -180,10 +180,7 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "made_from",
-    [
-        {},
-        *(pytest.param(one, marks=pytest.mark.long) for one in ({"tokenizer_hash": "a"}, {"weights_hash": "f" * 64})),
-    ],
+    [{}, *(pytest.param(one, marks=pytest.mark.long) for one in ({"tokenizer_hash": "a"}, {"weights_hash": "f" * 64}))],
 )
 def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
     demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path,

@@ -14,10 +14,4 @@ def test_a_refusal_experiment_in_shards(
 ) -> None:
     """Perplexity of the grid, replies under the cap, points on held-out pairs: three rounds, told by results."""
     replies = count_generations(monkeypatch)
-    in_shards(
-        capsys,
-        tmp_path,
-        ["refusal", "run", "demo", *PLAN],
-        lambda: sum(replies),
-        3,
-    )
+    in_shards(capsys, tmp_path, ["refusal", "run", "demo", *PLAN], lambda: sum(replies), 3)

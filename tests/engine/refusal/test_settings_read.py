@@ -52,14 +52,8 @@ def traced(demo: LoadedModel, tmp_path: Path) -> Iterator[RefusalInputs]:
         yield RefusalInputs(demo, own, store, EmbeddedJudge(), runner=LocalRunner(store))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in ("calibrate", "structure", "select") else pytest.mark.long)
-        for name in STAGES.names()
-    ],
-)
+@pytest.mark.first_run("calibrate|structure")
+@pytest.mark.parametrize("name", STAGES.names())
 def test_a_stage_offers_what_it_reads_and_no_other_setting(traced: RefusalInputs, name: str):
     info = STAGES.get(name)
     runner = LocalRunner(traced.store)
