@@ -108,8 +108,8 @@ def panels(
         between = [(a + b) / 2 for a, b in pairwise(ticks)]
         first, *inner, last = (f"{tick:.0%}" for tick in ticks)
         rest = [_PAD * len(first) + first, *inner] if columns < _NARROW else [""] * len(ticks[1:])
-        inside = [*rest, last + _PAD * len(last)]
-        figure.update_xaxes(ticktext=inside, tickangle=0)  # on a phone they would stand in the next panel
+        # Inside the panel: on a phone they would stand in the next one.
+        figure.update_xaxes(ticktext=[*rest, last + _PAD * len(last)], tickangle=0)
         figure.update_xaxes(tickvals=sorted([*ticks, *between]), ticktext=None, row=1, col=1)
     figure.update_xaxes(**axes.titled(title), **where[-1 - (len(where[1:]) - 1) % columns // 2])
     top = lines.TOP + _TOP_PX

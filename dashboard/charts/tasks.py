@@ -10,7 +10,6 @@ from dashboard.charts import dots, palette
 from dashboard.charts.dots import Dot
 from dashboard.charts.findings.curves import cleared
 
-_ABOVE_NOTES_PX = 14
 _DASHES = {"chance": "dot", "all rows": "solid"}
 
 
@@ -27,7 +26,7 @@ def at_rate(
         list(panels), list(map(palette.title, order)), "answered rightly", "Tasks at one rate", below,
         {**dots.SHARE, "tickvals": [0, 0.5, 1]},
     )  # fmt: skip
-    figure.layout.annotations[0].yshift = _ABOVE_NOTES_PX
+    figure.layout.annotations[0].yshift = 14  # above the lines' names
     for (title, points), where in zip(panels.items(), places, strict=True):
         for row in at[title].iter_rows(named=True):
             look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]

@@ -51,10 +51,6 @@ class Run:
         return model_to_type(self.manifest.get("model") or {})
 
     @property
-    def sweep_entry(self) -> dict[str, Any]:
-        return self.manifest["files"][f"{results.SWEEP}.parquet"]
-
-    @property
     def curves(self) -> pl.DataFrame:
         """The sweep, `results.CURVE_SCHEMA`."""
         return results.read_run(self.folder).frame

@@ -27,8 +27,8 @@ GOOD = {
 
 
 def render() -> None:
-    stage = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
-    parts.draw(stage, layout.bar(stage), TITLE, PART)
+    place = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
+    parts.draw(place, layout.bar(place), TITLE, PART)
 
 
 def show(source: sources.Source) -> Drawn:

@@ -57,7 +57,9 @@ def sentences(moves: pl.DataFrame, title: Callable[[str], str] = str) -> list[st
             by_change.setdefault(_change(row), []).append(title(row["selector"]))
         if by_change:
             changes = (
-                f"{_and(names)} {'becomes' if len(names) == 1 else 'become'} {now}" for now, names in by_change.items()
+                f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))} "
+                f"{'becomes' if len(names) == 1 else 'become'} {now}"
+                for now, names in by_change.items()
             )
             changing.append(f"{moved_limit}: {'; '.join(changes)}.")
         else:
@@ -70,7 +72,3 @@ def _change(row: dict[str, Any]) -> str:
     return " and ".join(
         f"{'' if name == 'validity' else f'{name}: '}“{row[name]}”" for name in row["changed"].split(", ")
     )
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
