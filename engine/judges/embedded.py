@@ -75,9 +75,9 @@ def judge(reply: str, finished: bool | None = None) -> Verdict:
         if not rule.needs <= cues or rule.unless & cues:
             continue
         for sentence in parts[: rule.sentences]:
-            match = rule.pattern.search(sentence)
-            if match:
-                return Verdict(True, f"{rule.name}: {match[0][:80]!r}")
+            found = rule.pattern.search(sentence)
+            if found:
+                return Verdict(True, f"{rule.name}: {found[0][:80]!r}")
     cut = ", up to where the reply was cut off" if finished is False else ""
     return Verdict(False, f"no rule of refusal applies{cut}" if parts else "empty reply")
 

@@ -96,13 +96,13 @@ def _small_at_start(found: re.Match[str]) -> str:
 
 
 def _by_words(words: Counter[str]) -> str | None:
-    shared_words = {language: words.keys() & common for language, common in _SETS.items()}
-    tokens = {language: sum(words[word] for word in some) for language, some in shared_words.items()}
+    found = {language: words.keys() & common for language, common in _SETS.items()}
+    tokens = {language: sum(words[word] for word in some) for language, some in found.items()}
     best = max((one for one in WORDS if one != ENGLISH), key=tokens.__getitem__)
     clear = (
-        len(shared_words[best]) >= _DISTINCT
+        len(found[best]) >= _DISTINCT
         and _SHARE * words.total() <= tokens[best] < words.total()
         and tokens[best] > _LEAD * tokens[ENGLISH]
-        and len(shared_words[best]) > len(shared_words[ENGLISH])
+        and len(found[best]) > len(found[ENGLISH])
     )
     return best if clear else None

@@ -203,7 +203,7 @@ KEYS = {
     "nll, one window": "f5ef48d3ccd444ef916f299dc3b0e147a52ec5982f4ad81a21741bde3ba60069",  # pragma: allowlist secret
     "fidelity": "d1226c9debab64800eaf978d052ae0c80c861f11cfac0e1913272916435b2b4d",  # pragma: allowlist secret
     "replies": "cba0d3cbdea9df856f028bd5d737be9d669bd5ebf22ca9764c9d58186818d0d7",  # pragma: allowlist secret
-    "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",  # pragma: allowlist secret
+    "refusals": "3216ff126b7f5a72cf2b8a3b5ea0569b7cc993a0dbf136f2d38bf56ef6ad54d5",  # pragma: allowlist secret
     "divergence": "14fa3c6be5a5f59cc5dd5599efc69e3d0ee0d776f196867a908fbe4f865a24da",  # pragma: allowlist secret
     "margins": "5b7d1b854321444f04eafdf48700a724d5aa86121de9547c8124f4d4a52bb7a7",  # pragma: allowlist secret
     "scores": "93116bf26688b260eb0b6c8527d996b14fd7f7a304c8ecd86c5f56fc168b3da9",  # pragma: allowlist secret
