@@ -6,6 +6,7 @@ effects, and what Watch it break plays."""
 import base64
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -228,7 +229,7 @@ def _document(title: str) -> list[Section]:
 
 def _markdown(text: str) -> Markup:
     """Markdown without HTML in it; links between documents lead to their pages, those to files of the repository name
-    them."""
+    them, and a notebook opens in Colab where a workflow of GitHub, which says so, makes the site."""
     made = MarkdownIt("commonmark", {"html": False}).enable("table").render(_FORMULA.sub(r"```tex\n\1\n```", text))
 
     def link(found: re.Match[str]) -> str:
@@ -236,6 +237,9 @@ def _markdown(text: str) -> Markup:
         name, _, place = target.partition("#")
         if target.startswith(("https://", "http://")):
             return f'<a href="{target}" rel="noreferrer">{label}</a>'
+        if name.endswith(".ipynb") and (home := os.environ.get("GITHUB_REPOSITORY")):
+            address = f"https://colab.research.google.com/github/{home}/blob/main/{name.lstrip('./')}"
+            return f'{label} (<a href="{html.escape(address)}" rel="noreferrer">open in Colab</a>)'
         if not name or name in documents.FILES.values():
             page = f"reference-{name.removesuffix('.md')}.html" if name else ""
             return f'<a href="{page}{"#" if place else ""}{place}">{label}</a>'

@@ -14,6 +14,7 @@ import yaml
 
 from dashboard.charts import curves, series, verdict_chips
 from dashboard.chat import shipped_effects as effects
+from dashboard.pages.reference import documents
 from dashboard.site import build as site_build
 from dashboard.state import results, shipped
 from engine.cli import build_parser, main
@@ -103,6 +104,17 @@ def test_the_record_has_every_offered_edit_measured_as_the_gate_asks(tmp_path, m
     for change in ({"weights": "0" * 64}, {"about": record["about"] | {"judge of the shipped prompts": "another 1"}}):
         effects.FILES["demo"].write_text(json.dumps(record | change))
         assert effects.recorded()["effects"] == {}
+
+
+def test_a_published_notebook_opens_in_colab(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    text = (documents.FOLDER / "own-scores.md").read_text()
+    assert "colab" not in site_build._markdown(text)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
+    (path,) = re.findall(
+        r'href="https://colab.research.google.com/github/a/b/blob/main/([^"]+)"', site_build._markdown(text)
+    )
+    assert (ROOT / path).is_file()
 
 
 def test_scripts_stay_few_and_the_workflow_runs_the_readmes_command():

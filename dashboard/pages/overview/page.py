@@ -125,10 +125,9 @@ def _results(picked: sources.Source) -> None:
         with answered, layout.told():
             _verdicts(picked, sentence=watched)
     notes, origin = list[str](), list[str]()
-    if curves is not None:
-        own = curves
+    if (own := curves) is not None:
         selection.folded(lambda: _leaderboard(offers.offers(picked.kind, own, picked.run)), LEADERBOARD, "leaderboard")
-        origin = [curves.provenance]
+        origin = [own.provenance]
     origin += picked.provenance
     if not picked.published:
         notes = ["Models differ in size, text and vocabulary: compare the order of the selectors, not the heights."]

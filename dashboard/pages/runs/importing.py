@@ -25,7 +25,6 @@ from engine.results.folders import read_table, table_names
 
 MAX_BYTES, MAX_FILES = bounds.MAX_RUN_BYTES, bounds.MAX_RUN_FILES
 MAX_MANIFEST_BYTES = 20 * 2**20
-_CHUNK = 2**20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -125,7 +124,7 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, limit
     if stat.S_ISLNK(entry.external_attr >> 16):
         raise InputError(f"{entry.filename!r} is a link; pack the files themselves")
     with archive.open(entry) as packed, target.open("xb") as unpacked:
-        while chunk := packed.read(_CHUNK):
+        while chunk := packed.read(2**20):
             limit -= len(chunk)
             if limit < 0:
                 raise InputError(f"{target.name} unpacks to too many bytes; copy the folder by hand")
