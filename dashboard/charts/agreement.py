@@ -57,14 +57,14 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:
             alike[pair] = max(row["jaccard"], alike.get(pair, 0.0))
             words.setdefault(pair, []).append(f"{title}: {_overlap(row)}")
     ends = {frozenset((a, b)): (value, near) for a, b, value, near in pairs.iter_rows()}
-    told = {pair: (value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
+    cells = {pair: (value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
     below = "overlap ÷ that of random rows" if by == "times" else "rows in both masks, of those in either (Jaccard)"
     scored = [title for title, table in sublayers.items() if beside_random(table).height]
     below += f", the larger of {' and '.join(scored)}" * (len(scored) > 1)
     below += f"; without colour: at most {HARDLY:g}×" * any(near for _, near in ends.values())
-    below += left_out(frozenset().union(*alike), "left out") if len(told) < len(alike) else ""
-    selected = {pair: one for pair, one in alike.items() if BASELINE not in pair or pair in told}
-    return _triangle(selected, told, "{:.1f}×".format if by == "times" else matrix.number, heading, below)
+    below += left_out(frozenset().union(*alike), "left out") if len(cells) < len(alike) else ""
+    selected = {pair: one for pair, one in alike.items() if BASELINE not in pair or pair in cells}
+    return _triangle(selected, cells, "{:.1f}×".format if by == "times" else matrix.number, heading, below)
 
 
 def _triangle(

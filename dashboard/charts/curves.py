@@ -114,8 +114,8 @@ def curves(
             hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
         )  # fmt: skip
     alive = rows.filter(~pl.col("destroyed"), pl.col("rate") <= Thresholds().rate)["rate"]
-    told = alive.max() if order == "lerf" else rows.filter(pl.col("rate") > 0)["rate"].min()
-    lost = rows.filter("destroyed", pl.col("selector") != BASELINE, pl.col("rate") == pl.lit(told, pl.Float64))
+    told_rate = alive.max() if order == "lerf" else rows.filter(pl.col("rate") > 0)["rate"].min()
+    lost = rows.filter("destroyed", pl.col("selector") != BASELINE, pl.col("rate") == pl.lit(told_rate, pl.Float64))
     gone = set() if limit is None else set(map(palette.title, lost["selector"]))  # who destroys the model there
     if order == "lerf":
         figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in gone)
@@ -149,20 +149,20 @@ def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
 
 
 def _hover(row: dict[str, Any]) -> str:
-    said = [f"removed {formats.rate(row['rate'])}"]
+    sentences = [f"removed {formats.rate(row['rate'])}"]
     if row["rows_removed"] is not None:
-        said[0] += f" = {row['rows_removed']:,} rows"
+        sentences[0] += f" = {row['rows_removed']:,} rows"
     published = f" (printed {row['printed']})" if row["printed"] else ""
-    said.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
+    sentences.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
     error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
-    said.append(f"NLL {row['nll']:.4f}{error} nats per token")
+    sentences.append(f"NLL {row['nll']:.4f}{error} nats per token")
     if row["seeds"] > 1:
-        said.append(f"mean and spread of {row['seeds']} seeds")
+        sentences.append(f"mean and spread of {row['seeds']} seeds")
     if row["tokens"]:
-        said.append(f"{row['tokens']:,} tokens")
+        sentences.append(f"{row['tokens']:,} tokens")
     if row["plateau"]:
-        said.append("at the table's numerical ceiling")
-    return "<br>".join(said)
+        sentences.append("at the table's numerical ceiling")
+    return "<br>".join(sentences)
 
 
 def perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:

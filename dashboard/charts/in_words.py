@@ -55,9 +55,9 @@ def _plain(text: str) -> str:
 
 def as_text(figure: go.Figure) -> go.Figure:
     """The figure, or a copy in which every other tag is written out; values and numbers stay as they are."""
-    found: dict[str, Any] = figure.to_dict()
-    plain = _made_plain(found)
-    return figure if plain is found else go.Figure(plain)
+    drawn: dict[str, Any] = figure.to_dict()
+    plain = _made_plain(drawn)
+    return figure if plain is drawn else go.Figure(plain)
 
 
 def _made_plain(value: Any) -> Any:
@@ -65,8 +65,8 @@ def _made_plain(value: Any) -> Any:
     if isinstance(value, str):
         return _FOREIGN.sub("&lt;", value) if _FOREIGN.search(value) else value
     if isinstance(value, dict):
-        made = {name: _made_plain(one) for name, one in value.items()}
-        return made if any(made[name] is not one for name, one in value.items()) else value
+        plain_values = {name: _made_plain(one) for name, one in value.items()}
+        return plain_values if any(plain_values[name] is not one for name, one in value.items()) else value
     if isinstance(value, (list, tuple)):
         items = [_made_plain(one) for one in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value

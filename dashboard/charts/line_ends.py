@@ -78,10 +78,10 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
         pools.append((mean, count))
     most = max(0.0, 1 - gap * (len(places) - 1))
     level = [min(max(mean, 0.0), most) for mean, count in pools for _ in range(count)]
-    found = [0.0] * len(places)
+    heights = [0.0] * len(places)
     for rank, i in enumerate(order):
-        found[i] = level[rank] + rank * gap
-    return found
+        heights[i] = level[rank] + rank * gap
+    return heights
 
 
 def _is_named_line(trace: Any) -> bool:

@@ -69,15 +69,15 @@ def matrix(
         )  # fmt: skip
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
-    there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
-    readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], scale)
-    colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(there, readable, strict=True)]
+    known = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
+    readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in known], scale)
+    colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(known, readable, strict=True)]
     notes = [
         {
             "x": j, "y": i, "text": label, "showarrow": False,
             "font": {"size": figure_size.CELL_PX, "color": colour},
         }
-        for (i, j, value), colour in zip(there, colours, strict=True) if (label := text(value))
+        for (i, j, value), colour in zip(known, colours, strict=True) if (label := text(value))
     ]  # fmt: skip
     count = len(columns)
     half = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)

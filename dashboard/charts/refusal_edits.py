@@ -132,16 +132,16 @@ def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
 
 def _hover(row: Row, kind: str) -> str:
     names = {f"unedited_{kind}": "before", f"edited_{kind}": "after"}
-    told = [f"{name} {percent(*rates(row, column))}" for column, name in names.items() if row.get(column) is not None]
+    texts = [f"{name} {percent(*rates(row, column))}" for column, name in names.items() if row.get(column) is not None]
     if row.get(f"control_{kind}") is not None:
         most = row.get("control_malign_max") if kind == "malign" else None
         tail = f", {percent(most)} at most" if most is not None else ""
-        told.append(f"random rows of the same layers {percent(row[f'control_{kind}'])} in the mean{tail}")
+        texts.append(f"random rows of the same layers {percent(row[f'control_{kind}'])} in the mean{tail}")
     if row.get("rescue"):
-        told.append("rescued under a relaxed limit of harmless prompts")
+        texts.append("rescued under a relaxed limit of harmless prompts")
     of = f", {html.escape(row['domain'])}</b>, {strength(row)}" if "k" in row else ", mean of the domains</b>"
     title = f"<b>{html.escape(palette.title(row['selector']))}{of}"
-    return "<br>".join([title, f"{TITLES[kind].lower()} refused:", *told])
+    return "<br>".join([title, f"{TITLES[kind].lower()} refused:", *texts])
 
 
 def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_limit: float, heading: str) -> go.Figure:

@@ -77,8 +77,8 @@ def _control_marks(point: Row, seeds: pl.DataFrame | None, kind: str, prefix: st
             for row in seeds.filter(control=kind).iter_rows(named=True)
             if row["malign"] is not None
         ]
-    found = [(point.get(f"{prefix}_malign"), "mean"), (point.get(f"{prefix}_malign_max"), "largest")]
-    return [(rate, f"{name} of the seeds: {percent(rate)}") for rate, name in found if rate is not None]
+    compared = [(point.get(f"{prefix}_malign"), "mean"), (point.get(f"{prefix}_malign_max"), "largest")]
+    return [(rate, f"{name} of the seeds: {percent(rate)}") for rate, name in compared if rate is not None]
 
 
 def composed(table: pl.DataFrame, kind: str) -> go.Figure:
@@ -91,11 +91,11 @@ def composed(table: pl.DataFrame, kind: str) -> go.Figure:
         marks = []
         for row in table.filter(evaluated_domain=domain).iter_rows(named=True):
             rate = (row[kind], row[f"{kind}_low"], row[f"{kind}_high"])
-            told = (
+            hover = (
                 f"<b>{mask_title(row['mask_domain'])}</b> on {domain} prompts<br>{kind} {percent(*rate)}<br>"
                 f"{row[f'{kind}_n']:,} prompts<br>{row['rows_removed']:,} rows removed"
             )
-            marks.append(dots.Dot(masks.index(row["mask_domain"]) + shift, rate[0], told, *rate[1:]))
+            marks.append(dots.Dot(masks.index(row["mask_domain"]) + shift, rate[0], hover, *rate[1:]))
         dots.add(figure, f"{domain} prompts", marks, colour, symbol)
     title, below = (
         ("Risk prompts", "should be refused") if kind == "malign" else ("Harmless prompts", "should be answered")
@@ -174,11 +174,11 @@ def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
         for place, row in enumerate(lines):
             if row["setting"] is not None:
                 rate = tuple(row[f"edited_{side}{end}"] for end in ("", "_low", "_high"))
-                told = (
+                hover = (
                     f"<b>{html.escape(way_title(row))}</b><br>{html.escape(row['setting'])}<br>{name} {percent(*rate)}"
                     f"<br>{row['pairs']:,} prompts<br>{damage(row)}"
                 )
-                marks.append(dots.Dot(place + shift, rate[0], told, *rate[1:]))
+                marks.append(dots.Dot(place + shift, rate[0], hover, *rate[1:]))
         dots.add(figure, f"{name} refused", marks, colour, symbol)
     if lines:
         axes.level(figure, "risk, unedited", x=lines[0]["unedited_malign"])

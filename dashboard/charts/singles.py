@@ -20,10 +20,10 @@ def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
     one seed's is."""
     names = {"single": f"{ruler}_spearman", "low": f"{ruler}_low", "high": f"{ruler}_high", "lerf_nll": "lerf_nll"}
     means = [pl.when(pl.col(column).null_count() == 0).then(pl.col(column).mean()) for column in names.values()]
-    found = table.group_by("selector", maintain_order=True).agg(
+    by_selector = table.group_by("selector", maintain_order=True).agg(
         *(mean.alias(name) for mean, name in zip(means, names, strict=True)), seeds=pl.len()
     )
-    return palette.sorted_by_selector(found.filter(pl.col("single").is_not_null()))
+    return palette.sorted_by_selector(by_selector.filter(pl.col("single").is_not_null()))
 
 
 def finding(found: pl.DataFrame, kind: str) -> str:

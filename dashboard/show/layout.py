@@ -104,15 +104,15 @@ def verdict(refusal: bool, judged: bool = True) -> str:
 def reply(text: str, place: DeltaGenerator, *, empty: str) -> None:
     """A reply as plain text, never as markdown, its thinking part folded apart. place: where, of which only the last
     reply shown is seen where that is `st.empty()`; empty: said for none."""
-    found = parts(text)
-    if found.said == text:
+    thinking = parts(text)
+    if thinking.said == text:
         place.text(text or empty, width="stretch")
         return
     with place.container():
-        if found.thinking:
+        if thinking.thinking:
             with st.expander(FOLDED):
-                st.text(found.thinking, width="stretch")
-        st.text(found.said or (NOTHING if found.complete else STILL_THINKING), width="stretch")
+                st.text(thinking.thinking, width="stretch")
+        st.text(thinking.said or (NOTHING if thinking.complete else STILL_THINKING), width="stretch")
 
 
 def problem(error: Exception) -> None:

@@ -126,10 +126,10 @@ class Several:
 
     def start(self) -> None:
         wanted, place = st.session_state.setdefault(_KEPT, {}).get(self.key, (None, None))
-        there = self.key in st.session_state  # else the page has just been opened
-        if place is None or (there and place == self._place()):
+        known = self.key in st.session_state  # else the page has just been opened
+        if place is None or (known and place == self._place()):
             return
-        if self.key not in st.query_params or (there and place[0] == self.where):
+        if self.key not in st.query_params or (known and place[0] == self.where):
             st.session_state[self.key] = self._offered(wanted)
 
     def note(self, chosen: Sequence[str]) -> None:

@@ -230,7 +230,7 @@ def _document(title: str) -> list[Section]:
 def _markdown(text: str) -> Markup:
     """Markdown without HTML in it; links between documents lead to their pages, those to files of the repository name
     them, and a notebook opens in Colab where a workflow of GitHub, which says so, makes the site."""
-    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(_FORMULA.sub(r"```tex\n\1\n```", text))
+    document = MarkdownIt("commonmark", {"html": False}).enable("table").render(_FORMULA.sub(r"```tex\n\1\n```", text))
 
     def link(found: re.Match[str]) -> str:
         target, label = found[1], found[2]
@@ -245,13 +245,13 @@ def _markdown(text: str) -> Markup:
             return f'<a href="{page}{"#" if place else ""}{place}">{label}</a>'
         return label
 
-    made = re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"<i>\1</i>", made).replace("<pre>", '<pre tabindex="0">')
-    return Markup(_LINK.sub(link, made))  # nosec B704 # markdown-it has escaped what is no markup of its own
+    document = re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"<i>\1</i>", document).replace("<pre>", '<pre tabindex="0">')
+    return Markup(_LINK.sub(link, document))  # nosec B704 # markdown-it has escaped what is no markup of its own
 
 
 def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
     names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
-    told = [
+    sentences = [
         "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped "
         "one: its weights come with the site, bit for bit; tokenizer, forward pass and edits run in this browser. No "
         "page asks any server for anything but the site's own files: its content security policy forbids connections.",
@@ -259,7 +259,7 @@ def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
         f"edits ({names}). Others are not offered, and those that lower refusal are not answered.",
         f"Written by selector-audit {VERSION}; {SITE_FILE} lists every file with its SHA-256.",
     ]  # fmt: skip
-    return [Section("site", "This site", [Block("text", one) for one in told]), *pages.provenance(runs)]
+    return [Section("site", "This site", [Block("text", one) for one in sentences]), *pages.provenance(runs)]
 
 
 def _search(shown: Sequence[Page]) -> list[list[str]]:

@@ -129,10 +129,10 @@ def _refusal(
     recorded = _specs(manifest, "pairs", "lambdas", "lm_scores", "evaluation", "reply_tokens")
     if recorded:
         plan = recorded_plan.refusal_plan(recorded[0], texts)
-        said = typed(plan, base, reads=STAGES.get(words[1]).settings if words[1] in STAGES else ())
-        if model_id != SHIPPED and not any(name == "--pairs" for name, _ in said.options):
-            said = Typed((("--pairs", plan.pairs), *said.options), said.untold)  # which has no default there
-        return plan, said, ()
+        options = typed(plan, base, reads=STAGES.get(words[1]).settings if words[1] in STAGES else ())
+        if model_id != SHIPPED and not any(name == "--pairs" for name, _ in options.options):
+            options = Typed((("--pairs", plan.pairs), *options.options), options.untold)  # which has no default there
+        return plan, options, ()
     if model_id == SHIPPED:
         return base, Typed((), ()), ()
     return base, Typed((("--pairs", SHIPPED),), ()), (_OTHER_PAIRS,)

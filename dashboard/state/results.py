@@ -171,8 +171,8 @@ def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -
     if command and not folder.is_dir():
         remedy = f"run `{command} --out {folder}`"
         raise InputError(f"there is no folder {folder}; {remedy} or give the folder of an earlier run")
-    found = [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
-    return [path for path in found if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
+    paths = [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
+    return [path for path in paths if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
 
 
 def _leads_back(found: Path, folder: Path) -> bool:

@@ -82,8 +82,8 @@ def demo_results_dir() -> Path:
 def scores_of(weights_hash: str, selector: str, n_rows: int) -> npt.NDArray[np.float32] | None:
     """The shipped scores [N] of a selector for these weights, of a seeded one its first seed's; None without them."""
     for folder in folders().values():
-        there = (folder / scores.SCORES).is_file() and _weights_hash(folder) == weights_hash
-        if there and selector in scores.selectors_in(folder):
+        fits = (folder / scores.SCORES).is_file() and _weights_hash(folder) == weights_hash
+        if fits and selector in scores.selectors_in(folder):
             return scores.scores_for(folder, selector, weights_hash, n_rows)
     return None
 

@@ -59,18 +59,18 @@ def run(args: argparse.Namespace) -> None:
 def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
     from engine.studies.replication import replication
 
-    found = replication(folders, parse_rate(args.rate or RATE))
-    if common.as_json(args, {name: getattr(found, name) for name in found.__dataclass_fields__}):
+    answers = replication(folders, parse_rate(args.rate or RATE))
+    if common.as_json(args, {name: getattr(answers, name) for name in answers.__dataclass_fields__}):
         return
-    common.out.print(f"{', '.join(found.models)}: {len(found.selectors)} selectors that all have")
-    for sentence in (*found.sentences, *found.notes):
+    common.out.print(f"{', '.join(answers.models)}: {len(answers.selectors)} selectors that all have")
+    for sentence in (*answers.sentences, *answers.notes):
         common.out.print(sentence)
-    for order in found.orders["order"]:
-        wide = found.values.filter(order=order).pivot("model", index="selector", values="nll").sort(found.models[0])
+    for order in answers.orders["order"]:
+        wide = answers.values.filter(order=order).pivot("model", index="selector", values="nll").sort(answers.models[0])
         rows = ((name, *(_text(value) for value in values)) for name, *values in wide.iter_rows())
         common.print_table(f"{order}, NLL in nats per token", wide.columns, rows, texts=1)
     columns = ("order", "selectors", "before", "after", "p", "p_holm")
-    pairs = found.pairs.with_columns(selectors=pl.col("selector_a") + " before " + pl.col("selector_b"))
+    pairs = answers.pairs.with_columns(selectors=pl.col("selector_a") + " before " + pl.col("selector_b"))
     lines = ([_text(row[name]) for name in columns] for row in pairs.sort("p", "order").iter_rows(named=True))
     common.print_table("pairs of selectors: on how many models, by sign test", columns, lines, texts=2)
 
@@ -90,30 +90,30 @@ def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
 def _print_comparison(args: argparse.Namespace, folder: Path) -> None:
     from engine.studies.compare import compare, furthest, noise_sentences, summary
 
-    found = compare(folder, args.paper_model)
-    counts = summary(found)
-    tables = {"orders": found.orders, "signs": found.signs, "summary": counts, "cells": found.cells}
-    answer = {"paper_model": found.model, **tables, "missing": found.missing, "departures": found.departures}
+    pair = compare(folder, args.paper_model)
+    counts = summary(pair)
+    tables = {"orders": pair.orders, "signs": pair.signs, "summary": counts, "cells": pair.cells}
+    answer = {"paper_model": pair.model, **tables, "missing": pair.missing, "departures": pair.departures}
     if common.as_json(args, answer):
         return
-    common.out.print(f"{folder} beside the published {found.model}")
-    for departure in found.departures:
+    common.out.print(f"{folder} beside the published {pair.model}")
+    for departure in pair.departures:
         common.out.print(f"measured otherwise: {departure}")
-    if found.orders.height:
-        common.out.print(_view("order of the selectors, pairs that the printed digits tell apart", found.orders))
-    if found.signs.height:
-        agreeing = found.signs["same_sign"].sum()
-        common.out.print(f"sign of the validity gap: the same in {agreeing} of {found.signs.height} cells")
-    for sentence in noise_sentences(found.cells):
+    if pair.orders.height:
+        common.out.print(_view("order of the selectors, pairs that the printed digits tell apart", pair.orders))
+    if pair.signs.height:
+        agreeing = pair.signs["same_sign"].sum()
+        common.out.print(f"sign of the validity gap: the same in {agreeing} of {pair.signs.height} cells")
+    for sentence in noise_sentences(pair.cells):
         common.out.print(sentence)
-    tested = found.cells.filter(pl.col("z").is_not_null())
+    tested = pair.cells.filter(pl.col("z").is_not_null())
     if args.cells:
-        _print_cells("every cell, worst first", found.cells)
+        _print_cells("every cell, worst first", pair.cells)
     else:
         _print_cells("worst cells, by the standard errors that they are away", tested.head(WORST))
-        _print_cells("furthest cells without a standard error", furthest(found.cells, FURTHEST))
+        _print_cells("furthest cells without a standard error", furthest(pair.cells, FURTHEST))
     common.out.print(_view("cells per quantity; within: half a unit of the last printed digit", counts))
-    for quantity, missing in found.missing.items():
+    for quantity, missing in pair.missing.items():
         common.out.print(f"not measured here: {missing} published cells of {quantity}")
 
 

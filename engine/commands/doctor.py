@@ -46,8 +46,8 @@ def examine(
         try:
             yield from section()
         except Exception as error:
-            found = f"could not be examined: {type(error).__name__}: {error}".splitlines()[0]
-            yield Finding("problem", name, found, "the other lines do not depend on it")
+            problem = f"could not be examined: {type(error).__name__}: {error}".splitlines()[0]
+            yield Finding("problem", name, problem, "the other lines do not depend on it")
 
 
 def _packages() -> Iterator[Finding]:
@@ -98,8 +98,8 @@ def _devices() -> Iterator[Finding]:
             yield Finding("ok", f"cuda:{number}", f"{name}, {free / GIB:.0f} of {total / GIB:.0f} GiB free; bfloat16")
     else:
         built = torch.version.cuda
-        found = f"none (this torch is built {'for CUDA ' + built if built else 'without CUDA'})"
-        yield Finding("note", "cuda", found, "small models run on the CPU; larger ones want a CUDA device")
+        reason = f"none (this torch is built {'for CUDA ' + built if built else 'without CUDA'})"
+        yield Finding("note", "cuda", reason, "small models run on the CPU; larger ones want a CUDA device")
 
 
 def _store(folder: Path | None) -> Iterator[Finding]:
@@ -245,11 +245,11 @@ def _download(model_id: str, revision: str | None) -> Iterator[Finding]:
     needed = missing_bytes(checkpoint.id, names, checkpoint.folder)
     folder, free = free_bytes()
     if needed is None:
-        found = "weights are missing in the local cache, and the hub does not say how large they are"
-        yield Finding("note", "download", found, f"fetch them: selector-audit fetch {model_id}")
+        missing = "weights are missing in the local cache, and the hub does not say how large they are"
+        yield Finding("note", "download", missing, f"fetch them: selector-audit fetch {model_id}")
     elif needed > free:
-        _, found, next_step = disk_full(needed, "the missing weights")
-        yield Finding("problem", "download", found, next_step)
+        _, missing, next_step = disk_full(needed, "the missing weights")
+        yield Finding("problem", "download", missing, next_step)
     else:
         size = f"{needed / GIB:.2f} GiB of weights to fetch, {free / GIB:.0f} GiB free in {folder}"
         yield Finding("ok", "download", size)

@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> None:
     if not common.as_json(args, answer):
         _show(found, free, speed)
         if names:
-            told = f"; of {', '.join(partly)} only what needs no result and no scores of further texts" * bool(partly)
+            rest = f"; of {', '.join(partly)} only what needs no result and no scores of further texts" * bool(partly)
             counted = [name for name in names if name not in skipped]
-            common.out.print(f"counted: {', '.join(counted) or 'scores'}{told}")
+            common.out.print(f"counted: {', '.join(counted) or 'scores'}{rest}")
             for name, reason in skipped.items():
                 common.out.print(f"skipped {name}: {reason}")
 

@@ -106,13 +106,13 @@ def _store(args: argparse.Namespace) -> Iterator[Store]:
 def _load(args: argparse.Namespace, folder: Path) -> LoadedModel:
     from engine.models.loading import load_model
 
-    there = read_manifest(folder).get("model") or {}
-    name = args.model or str(there.get("id"))
+    model = read_manifest(folder).get("model") or {}
+    name = args.model or str(model.get("id"))
     if args.model is None and Path(name).is_absolute() and not Path(name).exists():
         raise InputError(f"the results are of {name}, which is not here; say where the model is with --model MODEL")
-    revision = args.revision if args.model else there.get("revision")
+    revision = args.revision if args.model else model.get("revision")
     return load_model(
-        name, revision=revision, dtype=str(there.get("dtype")), device=args.device, device_map=args.device_map
+        name, revision=revision, dtype=str(model.get("dtype")), device=args.device, device_map=args.device_map
     )
 
 

@@ -54,8 +54,8 @@ class Windows:
         chosen = slice(start, start + n)
         ids = self.sample_ids[chosen]
         if start < 0 or n < 1 or len(ids) < n:
-            place = f" from {start}" if start else ""
-            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}{place}")
+            from_start = f" from {start}" if start else ""
+            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}{from_start}")
         documents = None if self.documents is None else self.documents[chosen]
         return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n, documents=documents)
 
@@ -76,8 +76,8 @@ class Windows:
     def token_hash(self) -> str:
         """SHA-256 of shape and tokens: for cache keys. Without a prefix it is what it was before there were any."""
         tokens = self.input_ids.numpy().astype("<i8")
-        told = f"{tokens.shape}{self.prefix or ''}"
-        return hashlib.sha256(told.encode() + tokens.tobytes()).hexdigest()
+        identity = f"{tokens.shape}{self.prefix or ''}"
+        return hashlib.sha256(identity.encode() + tokens.tobytes()).hexdigest()
 
     def record(self) -> dict[str, Any]:
         """What a manifest says about these tokens. documents: how many evaluation windows are of, and in how many

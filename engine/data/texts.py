@@ -256,12 +256,12 @@ def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _unreachable(corpus: str, repository: str, error: Exception) -> InputError:
-    kind, found, next_step = explain(error, repository, repo_type="dataset")
+    kind, problem, next_step = explain(error, repository, repo_type="dataset")
     if kind == "unreachable":
         cached = "" if corpus == "c4" else "it is not in the local cache and "
-        found = f"{cached}the Hugging Face hub cannot be reached ({found})"
+        problem = f"{cached}the Hugging Face hub cannot be reached ({problem})"
     steps = f"{next_step}, or {_ALTERNATIVE}" if next_step else _ALTERNATIVE
-    return InputError(f"corpus {corpus}: {found}; {steps}")
+    return InputError(f"corpus {corpus}: {problem}; {steps}")
 
 
 _CORPORA: dict[str, Callable[[Role], Text]] = {

@@ -151,8 +151,8 @@ def _closed_only(reply: str, marks: tuple[Marks, ...]) -> _Found:
         return none
     if _SPOKEN_OF[0].search(reply[: closed.start()]) and _SPOKEN_OF[1].match(reply, closed.end()):
         return none
-    said = _unwrapped(reply[closed.end() :].strip())
-    return Parts(reply[: closed.start()].strip(), said, True), f"… {closed[0]}"
+    answer = _unwrapped(reply[closed.end() :].strip())
+    return Parts(reply[: closed.start()].strip(), answer, True), f"… {closed[0]}"
 
 
 def _unwrapped(said: str) -> str:

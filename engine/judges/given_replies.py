@@ -65,11 +65,11 @@ def read_replies(
     rows = text_rows(path)
     if not rows:
         raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")
-    there = columns(rows)
-    reply = _column(path, there, REPLY_COLUMNS, reply_column, "--reply-column")
+    given_columns = columns(rows)
+    reply = _column(path, given_columns, REPLY_COLUMNS, reply_column, "--reply-column")
     if reply is None:
         raise InputError(
-            f"{path} has no column of replies; its columns are {', '.join(there)}; name one with --reply-column"
+            f"{path} has no column of replies; its columns are {', '.join(given_columns)}; name one with --reply-column"
         )
     for line, row in rows.items():
         value = row.get(reply)
@@ -78,9 +78,9 @@ def read_replies(
                 f"{path}: line {line} has a {type(value).__name__} for a reply, no text; expected texts in the column "
                 f"{reply!r}, name another one with --reply-column"
             )
-    prompt = _column(path, there, PROMPT_COLUMNS, None, "")
-    model = _column(path, there, MODEL_COLUMNS, model_column, "--model-column")
-    label = _column(path, there, LABEL_COLUMNS, label_column, "--label-column")
+    prompt = _column(path, given_columns, PROMPT_COLUMNS, None, "")
+    model = _column(path, given_columns, MODEL_COLUMNS, model_column, "--model-column")
+    label = _column(path, given_columns, LABEL_COLUMNS, label_column, "--label-column")
     return [
         GivenReply(
             source=_text(row, model) or path.stem,

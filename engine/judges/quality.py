@@ -68,9 +68,9 @@ def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFra
         of_judge = labelled.filter(pl.col("judge") == judge)
         version = verdicts.filter(pl.col("judge") == judge)["judge_version"][0]
         for half in ("both", *(HALVES if halves else ())):
-            part = of_judge if half == "both" else of_half(of_judge, half)
-            for source in (*part["source"].unique(maintain_order=True), "all"):
-                rows = part if source == "all" else part.filter(pl.col("source") == source)
+            counted = of_judge if half == "both" else of_half(of_judge, half)
+            for source in (*counted["source"].unique(maintain_order=True), "all"):
+                rows = counted if source == "all" else counted.filter(pl.col("source") == source)
                 if len(rows):
                     lines.append(
                         {"judge": judge, "judge_version": version, "prompts": half, "source": source}

@@ -68,11 +68,11 @@ class Kl(Measure[Average]):
         size = max(1, min(self.batch_size, fit))
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
             for start in range(0, len(positions), size):
-                some = slice(start, start + size)
-                before = _logits(loaded, outputs, 0, plain[some])
+                piece = slice(start, start + size)
+                before = _logits(loaded, outputs, 0, plain[piece])
                 for number in range(len(edits)):
-                    after = _logits(loaded, outputs, number + 1, asked[some])
-                    for row, n in enumerate(positions[some]):
+                    after = _logits(loaded, outputs, number + 1, asked[piece])
+                    for row, n in enumerate(positions[piece]):
                         nats[number].append(float(token_kl(before[row, -n:], after[row, -n:]).sum()))
         return [Average(tuple(sums), positions) for sums in nats]
 

@@ -119,8 +119,8 @@ def reference_of(
     means: list[float] = []
     for shift in shifts:
         asked = [Asked(prompts[(place + shift) % n], reply.ids, reply.finished) for place, reply in enumerate(replies)]
-        found = reply_log_probabilities(loaded, asked, on_wait=on_wait)
-        means += [float(one.mean()) for one in found if len(one)]
+        likelihoods = reply_log_probabilities(loaded, asked, on_wait=on_wait)
+        means += [float(one.mean()) for one in likelihoods if len(one)]
     if not means:
         return None
     lowest = float(np.quantile(means, QUANTILE))

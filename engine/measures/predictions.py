@@ -135,11 +135,11 @@ def predictions(
     ids = inputs["input_ids"]
     kind = kind or kind_of(str(ids.device))
     if in_pieces(model, kind, ids.shape[1]):
-        found = halves(model, inputs, check=check)
-        if found is not None:
+        split_model = halves(model, inputs, check=check)
+        if split_model is not None:
             vocabulary = vocabulary_of(model)
             at_once = max(LEAST, logit_budget(kind) // vocabulary)
-            return Predictions(found.states[:, :-1], vocabulary, found.logits_of, at_once)
+            return Predictions(split_model.states[:, :-1], vocabulary, split_model.logits_of, at_once)
     logits = model(**inputs, use_cache=False).logits[:, :-1]
     return Predictions(logits, logits.shape[-1])
 
@@ -164,15 +164,15 @@ def halves(model: Any, inputs: Mapping[str, Tensor], *, check: bool = True) -> H
     """The body's states of a batch, from a pass of the whole model, and the second half for them. None where the second
     half's last logits are not, to within rounding, those of the pass. check=False: not compared, as tensors have no
     numbers."""
-    said: list[Any] = []
-    handle = model.base_model.register_forward_hook(listener(said.append))
+    outputs: list[Any] = []
+    handle = model.base_model.register_forward_hook(listener(outputs.append))
     try:
         last = model(**inputs, use_cache=False, logits_to_keep=1).logits
     finally:
         handle.remove()
-    if len(said) != 1 or not isinstance(said[0], dict) or said[0].get(_STATES) is None:
+    if len(outputs) != 1 or not isinstance(outputs[0], dict) or outputs[0].get(_STATES) is None:
         return None
-    output = said.pop()
+    output = outputs.pop()
     states = output[_STATES]
 
     def logits_of(some: Tensor) -> Tensor:
@@ -209,17 +209,17 @@ class _StandIn:
 
 def _same(logits_of: Callable[[Tensor], Tensor], states: Tensor, expected: Tensor) -> bool:
     try:
-        found = logits_of(states)
+        made_apart = logits_of(states)
     except (TypeError, AttributeError, KeyError, IndexError, ValueError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
         return False
-    if found.shape != expected.shape:
+    if made_apart.shape != expected.shape:
         return False
     finite = expected.isfinite()
-    if not torch.equal(finite, found.isfinite()):
+    if not torch.equal(finite, made_apart.isfinite()):
         return False
-    one, other = (torch.where(finite, values, 0).float() for values in (found, expected))
+    one, other = (torch.where(finite, values, 0).float() for values in (made_apart, expected))
     limit = _SAME.get(expected.dtype, _SAME_IN_HALF)
     return bool((one - other).abs().max() <= limit * other.abs().max())
 

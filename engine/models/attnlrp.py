@@ -102,15 +102,15 @@ def _rules_of(model: nn.Module) -> _Rules:
         _package()
         modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
         return _Rules(family, _lxt(f"models.{family}").attnLRP, (modeling,), by_structure=False)
-    found = _structure(model)
-    if isinstance(found, str):
+    recognised = _structure(model)
+    if isinstance(recognised, str):
         raise InputError(
-            f"lrp has no rules for {type(model).__name__} ({family or 'not a transformers model'}): {found}; "
+            f"lrp has no rules for {type(model).__name__} ({family or 'not a transformers model'}): {recognised}; "
             f"supported families: {', '.join(FAMILIES)}, and those whose parts compute the same; "
             "the selectors other than lrp, relp and consensus2 still work"
         )
     _package()
-    return _Rules(family, _patches(found), found.modelings, by_structure=True)
+    return _Rules(family, _patches(recognised), recognised.modelings, by_structure=True)
 
 
 def _family(model: nn.Module) -> tuple[str, bool]:

@@ -62,8 +62,8 @@ def push_failure(repo_id: str, error: Exception) -> InputError:
     """The line for a data set that could not be written."""
     answer, token, page = failed_answer(error), token_source(), page_of(repo_id, "dataset")
     status = _status(answer) if answer is not None else None
-    said = _sentence(answer) if answer is not None else ""
-    quoted = f' (the hub: "{said}")' if said else ""
+    sentence = _sentence(answer) if answer is not None else ""
+    quoted = f' (the hub: "{sentence}")' if sentence else ""
     if status == 401:
         line = f"the hub does not accept the token from {token}{quoted}"
         step = "make one that may write (Settings, Access Tokens, on the hub's site) and set HF_TOKEN"
@@ -87,8 +87,8 @@ def disk_full(needed: int | None = None, what: str = "the files") -> Failure:
     """The failure of a disk that cannot hold a download. needed: bytes, where that is known."""
     folder, free = free_bytes()
     wanted = f"{what} need {needed / GIB:.2f} GiB, and " if needed is not None else "the disk is full: "
-    found = f"{wanted}{folder} has {free / GIB:.2f} GiB free"
-    return Failure("disk", found, "make room, or keep the hub's files on another disk: HF_HOME=FOLDER")
+    shortage = f"{wanted}{folder} has {free / GIB:.2f} GiB free"
+    return Failure("disk", shortage, "make room, or keep the hub's files on another disk: HF_HOME=FOLDER")
 
 
 def free_bytes() -> tuple[Path, int]:
@@ -129,8 +129,8 @@ def _answered(error: Any, repo_id: str, repo_type: str, revision: str | None) ->
         return Failure("missing", f"{repo_id} has no revision {revision!r}", "give a branch, a tag or a full commit")
     if isinstance(error, errors.GatedRepoError):
         if token is None:
-            found = f"{repo_id} is gated and no token was sent{quoted}"
-            return Failure("access", found, f"accept its terms on {page}, {log_in}, and try again")
+            problem = f"{repo_id} is gated and no token was sent{quoted}"
+            return Failure("access", problem, f"accept its terms on {page}, {log_in}, and try again")
         return Failure(
             "access",
             f"{repo_id} is gated and the token from {token} has no access{quoted}",
@@ -155,8 +155,8 @@ def _answered(error: Any, repo_id: str, repo_type: str, revision: str | None) ->
         if token:
             private = "for a private one give a token of an account that may read it"
         local = "there is no local folder and no" if repo_type == "model" else "there is no"
-        found = f"{local} Hugging Face {kind} {repo_id} that {whose}"
-        return Failure("missing", found, f"check the spelling, or {private}")
+        problem = f"{local} Hugging Face {kind} {repo_id} that {whose}"
+        return Failure("missing", problem, f"check the spelling, or {private}")
     if isinstance(error, errors.EntryNotFoundError):
         return Failure("missing", f"{repo_id} lacks a file that its listing names{quoted}", f"look at {page}")
     if status == 429:
@@ -173,8 +173,8 @@ def _answered(error: Any, repo_id: str, repo_type: str, revision: str | None) ->
         return Failure("server", f"{repo_id}: {who} answered {status}{quoted}", "try later")
     if status in (401, 403):
         rights = f"the rights of the token from {token}" if token else "whether it needs a token"
-        found = f"{repo_id}: {who} answered {status}{quoted}"
-        return Failure("access", found, f"check {rights}, and whether a proxy or firewall blocks {host}")
+        problem = f"{repo_id}: {who} answered {status}{quoted}"
+        return Failure("access", problem, f"check {rights}, and whether a proxy or firewall blocks {host}")
     return Failure("other", f"{repo_id}: {who} answered {status}{quoted}", f"try later, and look at {page}")
 
 
@@ -237,8 +237,8 @@ def _rest(error: Exception, repo_id: str) -> Failure:
     cause = error.__cause__ or error
     if _named([error], "LocalEntryNotFoundError"):
         return Failure("unreachable", _shortened(str(cause)) or type(cause).__name__)
-    found = f"{repo_id} cannot be fetched: {type(cause).__name__}: {_shortened(str(cause))}"
-    return Failure("other", found, "try again")
+    problem = f"{repo_id} cannot be fetched: {type(cause).__name__}: {_shortened(str(cause))}"
+    return Failure("other", problem, "try again")
 
 
 def _incomplete(repo_id: str, why: Failure) -> Failure:

@@ -143,8 +143,8 @@ def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType
         start, logits = _forward(model, input_ids)
     gradient = torch.zeros_like(logits).scatter_(-1, logits.detach().argmax(-1, keepdim=True), 1.0)
     tensors = [start, *heads, *(output for _, output in biased), *(part for call in calls for part in call)]
-    found = torch.autograd.grad(logits, tensors, gradient, allow_unused=True)
-    gradients = iter([torch.zeros_like(t) if g is None else g for t, g in zip(tensors, found, strict=True)])
+    relevances = torch.autograd.grad(logits, tensors, gradient, allow_unused=True)
+    gradients = iter([torch.zeros_like(t) if g is None else g for t, g in zip(tensors, relevances, strict=True)])
     at_input = _Sum.of(start, next(gradients))
     expected = _Sum.of(logits.detach(), gradient)
     at_logits = [_Sum.of(head, next(gradients)) for head in heads]

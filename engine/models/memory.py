@@ -96,15 +96,15 @@ def in_parts(
     alone does not fit."""
     done = 0
     while done < len(items):
-        part = items[done : done + largest_batch(model, what, len(items))]
-        found = none_without_memory(partial(work, part))
-        if found is None:
-            if len(part) == 1:
+        batch = items[done : done + largest_batch(model, what, len(items))]
+        result = none_without_memory(partial(work, batch))
+        if result is None:
+            if len(batch) == 1:
                 raise too_much("", 1, what)
-            take_fewer(model, what, len(part) // 2)
+            take_fewer(model, what, len(batch) // 2)
             continue
-        yield part, found
-        done += len(part)
+        yield batch, result
+        done += len(batch)
 
 
 def take_fewer(model: nn.Module, what: str, size: int) -> None:
@@ -124,12 +124,12 @@ def saying_what_fits(where: str, at_once: int, what: str, option: str = "--batch
 
 def too_much(where: str, at_once: int, what: str, option: str = "") -> InputError:
     """Out of memory with so many at once. A smaller batch is advised only where there is one, and an option for it."""
-    place = f" {where}" if where else ""
+    at_place = f" {where}" if where else ""
     many = f"{at_once} {what}" if at_once > 1 else f"a single {_SINGLE[what]}"
     if at_once > 1 and option:
-        return InputError(f"out of memory{place} with {many} per pass; give a smaller {option}")
+        return InputError(f"out of memory{at_place} with {many} per pass; give a smaller {option}")
     return InputError(
-        f"out of memory{place} with {many} per pass; use shorter texts, --dtype bfloat16, a larger device, or "
+        f"out of memory{at_place} with {many} per pass; use shorter texts, --dtype bfloat16, a larger device, or "
         "--device-map auto over several"
     )
 

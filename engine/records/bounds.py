@@ -236,13 +236,13 @@ def tensors(path: Path, most: int | None = MAX_ARRAY_BYTES) -> dict[str, Tensor]
         raise BadFile(f"its header is a {type(header).__name__}")
     header.pop("__metadata__", None)
     found = {name: _tensor(name, entry, 8 + length) for name, entry in header.items()}
-    place = 8 + length
+    position = 8 + length
     for start, stop in sorted((one.start, one.stop) for one in found.values()):
-        if start != place:
+        if start != position:
             raise BadFile("its tensors overlap, or leave holes")
-        place = stop
-    if place != size:
-        raise BadFile(f"its header names {place:,} bytes, it has {size:,}")
+        position = stop
+    if position != size:
+        raise BadFile(f"its header names {position:,} bytes, it has {size:,}")
     return found
 
 

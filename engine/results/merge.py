@@ -132,10 +132,10 @@ def _missing_cells(store: Store, cells: _Found) -> set[str]:
 def _missing_arrays(store: Store, arrays: _Found) -> list[str]:
     missing = []
     for key, (told, folder) in sorted(arrays.items()):
-        there = store.load_arrays(key)
-        if there is None:
+        known = store.load_arrays(key)
+        if known is None:
             missing.append(key)
-        elif arrays_checksum(key, there) != told:
+        elif arrays_checksum(key, known) != told:
             raise _differ("arrays", key, store.folder, folder)
     return missing
 

@@ -99,13 +99,13 @@ class Store(Cells):
         if not os.path.lexists(path):
             return None
         try:
-            found = read_arrays(path) if path.is_file() else None
+            content = read_arrays(path) if path.is_file() else None
         except FileNotFoundError:  # another process has just set it aside
             return None
         except OSError as error:
             raise unusable(self.folder, error) from None
-        if found is not None:
-            arrays, told = found
+        if content is not None:
+            arrays, told = content
             if (told is None or told == checksum(key, arrays)) and (fits is None or fits(arrays)):
                 return arrays
         tell(self.folder, f"arrays/{path.name}")

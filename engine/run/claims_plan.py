@@ -117,18 +117,18 @@ def _number(value: Any) -> bool:
 def read_claims(text: str, called: str) -> tuple[str, ...]:
     """`relp_effects,mine.toml` to entries of a plan. Errors: InputError for a file that is no claim."""
     entries = []
-    for one in words(text, called):
-        if one not in SHIPPED:
-            path = Path(one).expanduser()
+    for content in words(text, called):
+        if content not in SHIPPED:
+            path = Path(content).expanduser()
             if path.suffix != ".toml":
-                raise unknown("published claim", one, [*SHIPPED, "FILE.toml"])
+                raise unknown("published claim", content, [*SHIPPED, "FILE.toml"])
             try:
-                one = bounds.text_of(path, most=_MOST_BYTES)
+                content = bounds.text_of(path, most=_MOST_BYTES)
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise InputError(f"{called}: cannot read {path} ({why}); give a TOML file of a claim") from None
-            claim_of(one, str(path))
-        entries.append(one)
+            claim_of(content, str(path))
+        entries.append(content)
     return tuple(dict.fromkeys(entries))
 
 

@@ -277,8 +277,8 @@ class _Tracer:
                 beside = map(measure.of_unedited, unedited.chunks())
                 # As long as the edits' passes, or piece by piece.
                 beside = list(beside) if unedited.logits_of is None else beside
-            said = predictions(model, {"input_ids": ids}, self.kind, check=False)
-            values_of(_Repeated(measure, said.values.shape[:2].numel()), said, ids, beside)  # type: ignore[arg-type]
+            predicted = predictions(model, {"input_ids": ids}, self.kind, check=False)
+            values_of(_Repeated(measure, predicted.values.shape[:2].numel()), predicted, ids, beside)  # type: ignore[arg-type]
 
         with torch.no_grad():
             if isinstance(measure, TokenMeasure):

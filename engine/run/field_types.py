@@ -229,10 +229,10 @@ def parts(text: str | None) -> list[str]:
 
 def words(text: str, called: str) -> tuple[str, ...]:
     """`a,b` to ('a', 'b')."""
-    found = tuple(parts(text))
-    if not found:
+    values = tuple(parts(text))
+    if not values:
         raise InputError(f"{called} takes names separated by commas, got {text!r}")
-    return found
+    return values
 
 
 def integers(text: str, called: str) -> tuple[int, ...]:

@@ -111,9 +111,9 @@ def _earlier(api: Any, folder: Path, repo_id: str) -> tuple[Any, set[str]]:
         raise InputError(
             f"the data set {repo_id} is there, holds {min(names)} and is no push of ours; give another name with --to"
         )
-    there = read_manifest(fetch_files(repo_id, [MANIFEST], repo_type="dataset", revision=info.sha))
-    check_same_model(Path(repo_id), there, read_manifest(folder).get("model") or {})
-    return info, names & {*there.get("files", {}), SCHEMA}
+    manifest = read_manifest(fetch_files(repo_id, [MANIFEST], repo_type="dataset", revision=info.sha))
+    check_same_model(Path(repo_id), manifest, read_manifest(folder).get("model") or {})
+    return info, names & {*manifest.get("files", {}), SCHEMA}
 
 
 def check_name(repo_id: str) -> None:

@@ -93,11 +93,11 @@ class Worker:
                 loaded = load_model(source.model, revision=source.revision, dtype=source.dtype, device=source.device)
             except InputError as error:
                 raise InputError(f"a Ray worker cannot load the model: {error}") from None
-            there = loaded.numeric_fingerprint
+            theirs = loaded.numeric_fingerprint
             for name, expected in source.fingerprint.items():
-                if there[name] != expected:
+                if theirs[name] != expected:
                     raise InputError(
-                        f"a Ray worker has another model: {name} {there[name][:12]}, here it is {expected[:12]}; give "
+                        f"a Ray worker has another model: {name} {theirs[name][:12]}, here it is {expected[:12]}; give "
                         "all machines the same files and versions"
                     )
             self._loaded = loaded

@@ -162,12 +162,12 @@ def typed(plan: object, base: object, groups: Sequence[str] = (), reads: Collect
     reading the option does not give back is untold."""
     options: list[tuple[str, str]] = []
     untold: list[str] = []
-    found = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]
-    found = [one for one in found if not reads or one.path[0] in reads]
-    differing = {one for one in found if one.value(plan) != one.value(base)}
+    settings = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]
+    settings = [one for one in settings if not reads or one.path[0] in reads]
+    differing = {one for one in settings if one.value(plan) != one.value(base)}
     led = {one.field for one in differing if one.option}
-    sets = dict(one.sets for one in found if one.field in led)
-    for setting in found:
+    sets = dict(one.sets for one in settings if one.field in led)
+    for setting in settings:
         differs = setting in differing
         if not differs and setting.follows not in led:
             continue

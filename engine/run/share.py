@@ -28,10 +28,10 @@ class Measured(Exception):
 
 def parse_shard(text: str) -> Shard:
     """`2/8`. Errors: InputError for anything else, and for a number that is not from 1 to the total."""
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
-    if not found:
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+    if not match:
         raise InputError(f"a shard is a number and how many there are, got {text!r}; write 2/8 for the second of eight")
-    shard = Shard(*map(int, found.groups()))
+    shard = Shard(*map(int, match.groups()))
     if not shard.total:
         raise InputError(f"there is at least one shard, got {text!r}; write 1/1 to 8/8")
     if not 1 <= shard.number <= shard.total:

@@ -248,13 +248,13 @@ def _table(path: Path, content: bytes) -> pl.DataFrame:
         bounds.need("it has", content.count(b"\n"), bounds.MAX_ROWS, " lines")
         table = pl.read_csv(io.BytesIO(content), infer_schema=False)
     kinds = {"row_id": pl.Int64, "block": pl.Int32, "projection": pl.String, "row": pl.Int32, "score": pl.Float64}
-    there = [name for name in kinds if name in table.columns]
-    if "score" not in there or not ("row_id" in there or {"block", "projection", "row"} <= set(there)):
+    given = [name for name in kinds if name in table.columns]
+    if "score" not in given or not ("row_id" in given or {"block", "projection", "row"} <= set(given)):
         raise bounds.BadFile(
             f"its columns are {', '.join(table.columns)[:200]}; expected score with row_id, or with block, projection, "
             "row"
         )
-    table = table.select(pl.col(name).cast(kinds[name]) for name in there)
+    table = table.select(pl.col(name).cast(kinds[name]) for name in given)
     if empty := [name for name, count in table.null_count().row(0, named=True).items() if count]:
         raise bounds.BadFile(f"its column {empty[0]} has empty cells")
     return table

@@ -276,9 +276,9 @@ class ScoringRun:
             return relevance_sums(self.loaded, ids, asked, self.objective, centre, self.skip_first, ends, too)
 
         stage = ", ".join(dict.fromkeys(of for of, _ in asked))
-        found = self._sum(stage, (*asked, ACTIVATIONS) if too else asked, work, of_this_text=centred)
+        of_stage = self._sum(stage, (*asked, ACTIVATIONS) if too else asked, work, of_this_text=centred)
         sizes = [*[n_rows] * len(asked), len(self.rows.layers)]
-        *sums, counts, beside = found.split([*sizes, len(found) - sum(sizes)])
+        *sums, counts, beside = of_stage.split([*sizes, len(of_stage) - sum(sizes)])
         if too:
             self._activations = split_statistics(self.loaded, beside)
         count = counted(counts, [layer.rows for layer in self.rows.layers])

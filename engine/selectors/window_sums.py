@@ -149,13 +149,13 @@ def needs_plain(method: str) -> bool:
 
 def checked_asks(asks: Iterable[tuple[str, str]]) -> tuple[Asked, ...]:
     """The same. Errors: InputError for a method or a statistic that there is not."""
-    found = tuple(asks)
-    for method, statistic in found:
+    pairs = tuple(asks)
+    for method, statistic in pairs:
         if method not in METHODS:
             raise unknown("attribution method", method, METHODS)
         if statistic not in SUMS:
             raise unknown("statistic of relevance", statistic, SUMS)
-    return cast("tuple[Asked, ...]", found)
+    return cast("tuple[Asked, ...]", pairs)
 
 
 def relevance_sums(

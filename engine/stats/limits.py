@@ -74,24 +74,24 @@ def largest_unsaturated(places: int, saturated: Judge) -> int | None:
     returned is not saturated and the next place is."""
     low, high = -1, places
     while high - low > 1:
-        place = places - 1 if high == places else (low + high) // 2
-        answer = saturated(place, probe=True)
+        probe = places - 1 if high == places else (low + high) // 2
+        answer = saturated(probe, probe=True)
         if answer is None:
             return None
-        low, high = (low, place) if answer else (place, high)
-    place = max(low, 0)
-    answer = saturated(place, probe=False)
+        low, high = (low, probe) if answer else (probe, high)
+    probe = max(low, 0)
+    answer = saturated(probe, probe=False)
     if answer:
-        while answer and place >= 0:
-            place -= 1
-            answer = saturated(place, probe=False) if place >= 0 else False
-        return None if answer is None else place
-    while answer is not None and place + 1 < places:
-        answer = saturated(place + 1, probe=False)
+        while answer and probe >= 0:
+            probe -= 1
+            answer = saturated(probe, probe=False) if probe >= 0 else False
+        return None if answer is None else probe
+    while answer is not None and probe + 1 < places:
+        answer = saturated(probe + 1, probe=False)
         if answer:
             break
-        place += answer is not None
-    return None if answer is None else place
+        probe += answer is not None
+    return None if answer is None else probe
 
 
 class Harm(NamedTuple):

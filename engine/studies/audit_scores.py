@@ -98,22 +98,22 @@ def audit_scores(
     tables: Tables = {}
 
     with ExitStack() as open_until_done:
-        kept = open_until_done.enter_context(Store(store))
+        opened = open_until_done.enter_context(Store(store))
         open_until_done.enter_context(REGISTRY.only_here())
         report = progress or open_until_done.enter_context(progress_bars(Console(stderr=True)))
         files = tuple(
-            f"{name}={own_scores.keep(kept.folder, f'{name}.safetensors', _content(name, one))}"
+            f"{name}={own_scores.keep(opened.folder, f'{name}.safetensors', _content(name, one))}"
             for name, given in scores.items()
             for one in (given if isinstance(given, list) else [given])
         )
         selectors = own_scores.BASELINES if usual else plan.scoring.selectors
         scoring = replace(plan.scoring, selectors=selectors, score_files=files, scores_reduce=reduce)
-        audit = AuditInputs(loaded, replace(plan, scoring=scoring), kept, report)
-        place = folder or kept.results_dir(loaded.id)
-        make_folder(place)
-        runner = LocalRunner(kept, report)
-        run_studies(audit, analyses, place, runner, finished=lambda _, study, made, seconds: tables.update(made))
-        return Audited(tables, place, nearly_ours(spearman_table(audit), scores))
+        audit = AuditInputs(loaded, replace(plan, scoring=scoring), opened, report)
+        out = folder or opened.results_dir(loaded.id)
+        make_folder(out)
+        runner = LocalRunner(opened, report)
+        run_studies(audit, analyses, out, runner, finished=lambda _, study, made, seconds: tables.update(made))
+        return Audited(tables, out, nearly_ours(spearman_table(audit), scores))
 
 
 def _content(name: str, given: Given) -> bytes:

@@ -128,23 +128,23 @@ def measured_cells(quantity: Quantity, table: pl.DataFrame, windows: int | None)
         error=nothing if error is None or error not in table.columns else pl.col(error),
         units=units,
     )  # fmt: skip
-    found = cells.group_by(list(KEYS), maintain_order=True).agg("measured", "log", "error", pl.col("units").first())
-    numbers = [_mean(*row) for row in found.select("measured", "log", "error", "units").iter_rows()]
+    by_cell = cells.group_by(list(KEYS), maintain_order=True).agg("measured", "log", "error", pl.col("units").first())
+    numbers = [_mean(*row) for row in by_cell.select("measured", "log", "error", "units").iter_rows()]
     names = ("measured", "log_measured", "stderr", "degrees")
-    return found.select(*KEYS).hstack(pl.DataFrame(numbers, schema=dict.fromkeys(names, pl.Float64), orient="row"))
+    return by_cell.select(*KEYS).hstack(pl.DataFrame(numbers, schema=dict.fromkeys(names, pl.Float64), orient="row"))
 
 
 def _mean(
     values: list[float | None], logs: list[float | None], errors: list[float | None], units: int | None
 ) -> tuple[float | None, ...]:
     """Mean over seeds, its logarithm, and its noise: of the logarithm where there is one, else of the mean."""
-    there = [value for value in values if value is not None]
-    mean = sum(there) / len(there) if there else None
-    if mean is None or len(there) < len(values):
+    values_known = [value for value in values if value is not None]
+    mean = sum(values_known) / len(values_known) if values_known else None
+    if mean is None or len(values_known) < len(values):
         return mean, None, None, None
     known = [log for log in logs if log is not None]
     if len(known) < len(values):
-        noise = noise_of(there, errors, units)
+        noise = noise_of(values_known, errors, units)
         return mean, None, *(noise or (None, None))
     highest = max(known)
     log_mean = highest  # so that exp of a large NLL does not overflow
@@ -245,8 +245,8 @@ def compare(folder: Path, model: str | None = None) -> Comparison:
     cells = against_printed(cells).drop("log_measured", "degrees", "at_ceiling")
     gone = joined.filter(pl.col("measured").is_null())["quantity"].value_counts()
     missing = dict(gone.sort("quantity").iter_rows())
-    told = departures(manifest, read_manifest(paper))
-    return Comparison(name, orders(cells), signs(cells), cells, missing, told)
+    differences = departures(manifest, read_manifest(paper))
+    return Comparison(name, orders(cells), signs(cells), cells, missing, differences)
 
 
 _SETTINGS = {

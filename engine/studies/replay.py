@@ -226,8 +226,8 @@ def _other_software(folder: Path, parts: Sequence[Recorded], loaded: LoadedModel
         for library, version in libraries.items():
             if version != here.get(library):
                 was.setdefault(library, set()).add(str(version))
-    told = [f"{name} {', '.join(sorted(versions))}, here {here.get(name)}" for name, versions in sorted(was.items())]
-    notes = [f"made with other versions: {'; '.join(told)}"] if told else []
+    changes = [f"{name} {', '.join(sorted(versions))}, here {here.get(name)}" for name, versions in sorted(was.items())]
+    notes = [f"made with other versions: {'; '.join(changes)}"] if changes else []
     device, now = (manifest.get("model") or {}).get("device"), loaded.numeric_fingerprint["device"]
     if device != now:
         notes.append(f"made on {device}, run again on {now}")

@@ -163,11 +163,11 @@ def judged(verdicts: pl.DataFrame) -> str:
     if bad:
         valid = known.filter(pl.col("validity").is_in(["faithful", "sufficient"]))
         both, unstable = (valid.filter(stability=word)["selector"].to_list() for word in ("stable", "not"))
-        told = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but not sufficient"]
+        sentences = [f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} stable but not sufficient"]
         if unstable:
-            told.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} sufficient but not stable")
+            sentences.append(f"{words.titles(unstable)} {words.verb(unstable, 'is', 'are')} sufficient but not stable")
         is_both = f"{words.titles(both)} {words.verb(both, 'is', 'are')} stable and sufficient"
-        return "; ".join([*told, is_both if both else "no score is shown to be both"])
+        return "; ".join([*sentences, is_both if both else "no score is shown to be both"])
     if not stable:
         return "No selector is judged stable, so none is stable but not sufficient"
     return f"None of the {len(stable)} stable selector{'s' if len(stable) > 1 else ''} is judged insufficient"

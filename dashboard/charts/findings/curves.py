@@ -98,9 +98,9 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
     if order == "morf":  # the first rate at which these destroy the model says most
         gone = set(rows.filter("destroyed")["selector"])
         for smaller in sorted(one for one in shared if 0 < one < rate) if gone else ():
-            there = part.filter((pl.col("rate") - smaller).abs() < 1e-9).with_columns(error=series.whole_error())
-            if set(there.filter("destroyed")["selector"]) == gone:
-                rate, rows = smaller, there
+            at_smaller = part.filter((pl.col("rate") - smaller).abs() < 1e-9).with_columns(error=series.whole_error())
+            if set(at_smaller.filter("destroyed")["selector"]) == gone:
+                rate, rows = smaller, at_smaller
                 break
     return harm(rows, order, f"with {formats.rate(rate)} removed", shift)
 

@@ -187,14 +187,14 @@ def clusters(table: pl.DataFrame, name: str) -> str:
 
 def composed(part: pl.DataFrame, kind: str) -> str:
     """One selector's masks of several domains: the range of refusal over the domains, and the unedited model's."""
-    told = []
+    sentences = []
     edits = part.filter(pl.col("mask_domain").str.contains("+", literal=True))
     for name, rows in (("a mask of several domains", edits), ("the unedited model", part.filter(mask_domain="none"))):
         low, high = rows[kind].min(), rows[kind].max()
         if isinstance(low, float) and isinstance(high, float):
-            told.append(f"{low:.0%} to {high:.0%} with {name}" if low != high else f"{low:.0%} with {name}")
+            sentences.append(f"{low:.0%} to {high:.0%} with {name}" if low != high else f"{low:.0%} with {name}")
     prompts = "Risk" if kind == "malign" else "Harmless"
-    return f"{prompts} prompts refused: {', '.join(told) or 'not known'}"
+    return f"{prompts} prompts refused: {', '.join(sentences) or 'not known'}"
 
 
 def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:

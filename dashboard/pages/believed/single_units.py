@@ -46,20 +46,20 @@ def show(source: Source) -> Drawn:
 
 
 def _rulers(source: Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None:
-    found = singles.marks(chosen, ruler)
-    heading = singles.finding(found, kind)
-    if found.is_empty():
+    marks = singles.marks(chosen, ruler)
+    heading = singles.finding(marks, kind)
+    if marks.is_empty():
         st.info("No rank correlation could be computed: the sample is too small, or every score is the same.")
         return
-    measured = found.filter(pl.col("lerf_nll").is_finite())
+    measured = marks.filter(pl.col("lerf_nll").is_finite())
     draw = singles.scatter if measured.height else singles.intervals
-    figure = draw(found, heading, ruler, kind)
+    figure = draw(marks, heading, ruler, kind)
     source.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading)
     if measured.is_empty():
         again = command("singles").replace("singles", "sweep singles")
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
-    elif measured.height < found.height:
-        st.caption(f"{found.height - measured.height} selector(s) have no measured mask at 30% and no mark.")
+    elif measured.height < marks.height:
+        st.caption(f"{marks.height - measured.height} selector(s) have no measured mask at 30% and no mark.")
 
 
 def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:

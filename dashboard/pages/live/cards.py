@@ -111,17 +111,17 @@ def needle(margin: float, scale: float) -> str:
 
 def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: str = "") -> None:
     """Shown letter by letter, whatever it holds; its thinking part folded apart."""
-    found = parts(text)
+    reply_parts = parts(text)
     reply, offset = text, 0
-    if found.said != text:
-        reply = found.said or (layout.NOTHING if found.complete else layout.STILL_THINKING)
-        offset = text.rindex(found.said) if found.said else len(text)
+    if reply_parts.said != text:
+        reply = reply_parts.said or (layout.NOTHING if reply_parts.complete else layout.STILL_THINKING)
+        offset = text.rindex(reply_parts.said) if reply_parts.said else len(text)
     end = f'<span class="sa-small"> {cut}</span>' if cut else ""
     body = f'<div class="sa-reply">{marked.as_html(reply, marked.moved(spans, offset))}{end}</div>'
-    if not found.thinking:
+    if not reply_parts.thinking:
         place.html(body)
         return
     with place.container():
         with st.expander(layout.FOLDED):
-            st.text(found.thinking, width="stretch")
+            st.text(reply_parts.thinking, width="stretch")
         st.html(body)

@@ -95,10 +95,10 @@ def tiles(
     for kind, promise in PROMISES.items():
         of_kind = [one for one in asked if one.kind == kind]
         counts = said([told.get(one.prompt, (None, None)) for one in of_kind], reference, broken)
-        made = "".join(_tile(one, told.get(one.prompt, (None, None)), reference, broken) for one in of_kind)
+        drawn = "".join(_tile(one, told.get(one.prompt, (None, None)), reference, broken) for one in of_kind)
         if of_kind:
             groups.append(
-                f'<div class="sa-kind">{promise}: {counts}</div><div class="sa-tiles" role="list">{made}</div>'
+                f'<div class="sa-kind">{promise}: {counts}</div><div class="sa-tiles" role="list">{drawn}</div>'
             )
     return "".join(groups)
 

@@ -65,11 +65,11 @@ def tables_of(labels: str) -> list[str]:
 
 def runs() -> dict[str, Path]:
     """Results folders that can stand beside the published values: the shipped model's, then those of the store."""
-    found = shipped.folders()
+    folders = shipped.folders()
     with suppress(InputError):  # an empty store has nothing to offer
         top = results.store_results_dir()
-        found |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}
-    return found
+        folders |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}
+    return folders
 
 
 @dataclass(frozen=True)

@@ -129,11 +129,11 @@ def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
         sides[PEOPLE] = _people(verdicts)
     for side, said in sides.items():
         for source in (*said["source"].unique(maintain_order=True), ALL):
-            part = said if source == ALL else said.filter(source=source)
-            if n := part.height:
-                count = int(part["refusal"].sum())
+            of_source = said if source == ALL else said.filter(source=source)
+            if n := of_source.height:
+                count = int(of_source["refusal"].sum())
                 rates = (count / n, *wilson(count, n))
-                counts = (n, count, unjudged(part), *(cut_off(part) or (None, None)))
+                counts = (n, count, unjudged(of_source), *(cut_off(of_source) or (None, None)))
                 rows.append((source, side, REFUSED, *rates, *counts))
     if judged.quality is not None:
         for line in judged.quality.filter(prompts=half).iter_rows(named=True):
@@ -168,9 +168,9 @@ def agreement(two: pl.DataFrame) -> pl.DataFrame:
     Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal)."""
     lines = []
     for source in (ALL, *two["source"].unique(maintain_order=True)):
-        part = two if source == ALL else two.filter(source=source)
-        line = agreement_table(part).row(0, named=True)
-        a, b = (part.filter(judge=line[f"judge_{side}"])["refusal"] for side in "ab")
+        of_source = two if source == ALL else two.filter(source=source)
+        line = agreement_table(of_source).row(0, named=True)
+        a, b = (of_source.filter(judge=line[f"judge_{side}"])["refusal"] for side in "ab")
         counts = {"both": a & b, "only_a": a & ~b, "only_b": ~a & b, "neither": ~(a | b)}
         lines.append({"source": source} | line | {name: int(found.sum()) for name, found in counts.items()})
     return pl.DataFrame(lines, schema_overrides={"kappa": pl.Float64})

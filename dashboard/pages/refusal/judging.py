@@ -216,15 +216,15 @@ def _disagreements(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.Dat
     source = selection.choose("Source", sources, "judge_source", place=columns[0])
     who = selection.choose("Who sees a refusal", list(titles), "who", title=titles.__getitem__, place=columns[1])
     people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2]) if with_people else PEOPLE_SAY[0]
-    kept = filtered(table, source, who, people)
-    if kept.is_empty():
+    lines = filtered(table, source, who, people)
+    if lines.is_empty():
         st.info("No disagreement is of this kind; choose another source or another side.")
-        return kept
-    start, shown = selection.page_of(kept, PER_PAGE, "page", (str(found.folder), a, b, source, who, people))
-    st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
+        return lines
+    start, shown = selection.page_of(lines, PER_PAGE, "page", (str(found.folder), a, b, source, who, people))
+    st.caption(f"{start + 1} – {start + shown.height} of {lines.height:,}. Lines count from 0 within their source.")
     for row in shown.iter_rows(named=True):
         _card(row)
-    return kept
+    return lines
 
 
 def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.DataFrame:

@@ -41,9 +41,9 @@ def follow(found: Scored, points: Sequence[dict[str, object]]) -> None:
 
 def brushed(found: Scored) -> list[Place]:
     """The brushed cells, from the list as it was left or the address, in their order on the map."""
-    there = {name_of(place): place for place in found.cells}
+    by_name = {name_of(place): place for place in found.cells}
     named = st.session_state.get(BRUSHED, st.query_params.get_all(BRUSHED))
-    return [place for name, place in there.items() if name in named]
+    return [place for name, place in by_name.items() if name in named]
 
 
 def show(found: Scored, ticked: Mask) -> DeltaGenerator:

@@ -58,25 +58,27 @@ def render() -> None:
         points = tools.clicked(_MAP)
         if brushing:
             rows_brush.follow(scores, points)
-        one = _map(scores)
+        row_map = _map(scores)
     with layout.hero(stage):
-        tools.show(one.figure, one.name, key=_MAP, clickable=True, brush=brushing, finding=one.finding, hero=True)
+        tools.show(
+            row_map.figure, row_map.name, key=_MAP, clickable=True, brush=brushing, finding=row_map.finding, hero=True
+        )
     layout.how_to_read(HOW_TO_READ)
     _follow(scores, points if len(points) == 1 or not brushing else [])
     with layout.told():
-        if one.mask is not None:
+        if row_map.mask is not None:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(
-                    f"**{layout.plain(one.mask.name)}** removes {one.mask.rows.size:,} of {scores.n_rows:,} rows; "
+                    f"**{layout.plain(row_map.mask.name)}** removes {row_map.mask.rows.size:,} of {scores.n_rows:,} rows; "
                     "choose it below under “Which rows” to zero just these.", width="content",
                 )  # fmt: skip
-                edits.live_link(scores.folder, scores.load_from, **(one.mask.spec or {}))
+                edits.live_link(scores.folder, scores.load_from, **(row_map.mask.spec or {}))
         brushed = rows_brush.show(scores, _ticked(scores))
         block, projection = rows_cell.chosen(scores)
-        rows_cell.show(scores, block, projection, one.mask)
+        rows_cell.show(scores, block, projection, row_map.mask)
         st.divider()
-        rows_cell.masks(scores, one.mask)
-    tools.end(one.frame, one.name, provenance=[scores.provenance])
+        rows_cell.masks(scores, row_map.mask)
+    tools.end(row_map.frame, row_map.name, provenance=[scores.provenance])
     with layout.told():
         rows_brush.measured(scores, _ticked(scores), brushed)
 
@@ -94,17 +96,17 @@ def _source() -> Scored:
     kind = selection.choose("Results", offered, "source", default=_first(offered[0]), keep=True)
     if kind != MINE:
         return scored.read(shipped.folders()[kind])
-    found = scored.read(sources.own_run("`selector-audit score`", scored.find))
-    if st.session_state.get(_RUN, found.folder) != found.folder:
-        st.session_state["row_model"] = found.load_from  # another run's model would stay otherwise
-    st.session_state[_RUN] = found.folder
+    scores = scored.read(sources.own_run("`selector-audit score`", scored.find))
+    if st.session_state.get(_RUN, scores.folder) != scores.folder:
+        st.session_state["row_model"] = scores.load_from  # another run's model would stay otherwise
+    st.session_state[_RUN] = scores.folder
     place = ""
     if not access.limited():
         place = selection.text(
-            "Model to load", "row_model", default=found.load_from,
+            "Model to load", "row_model", default=scores.load_from,
             help_text="Folder or Hugging Face id of the scored model; loaded when a button asks for it.",
         )  # fmt: skip
-    return replace(found, load_from=place or found.load_from)
+    return replace(scores, load_from=place or scores.load_from)
 
 
 def _first(default: str) -> str:

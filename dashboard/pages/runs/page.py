@@ -263,11 +263,11 @@ def _estimate(request: jobs.Request) -> str:
 
 def _under_way() -> None:
     """Jobs of this server, if there are any, and what other processes run on the store."""
-    found = jobs.registry().all()
-    if found:
-        job_cards.show(found, "")
+    every_job = jobs.registry().all()
+    if every_job:
+        job_cards.show(every_job, "")
     store = runs.store_dir() or default_store_dir()
-    own = {job.process.pid for job in found}
+    own = {job.process.pid for job in every_job}
     for other in running(store):
         if other.pid not in own:
             with st.container(border=True, key=f"other-{other.pid}"):

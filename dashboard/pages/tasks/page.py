@@ -27,8 +27,8 @@ GOOD = {
 
 
 def render() -> None:
-    place = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
-    parts.draw(place, layout.bar(place), TITLE, PART)
+    area = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
+    parts.draw(area, layout.bar(area), TITLE, PART)
 
 
 def show(source: sources.Source) -> Drawn:

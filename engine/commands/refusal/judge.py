@@ -130,9 +130,9 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
         )
     differing = results["disagreements"]
     for line in differing.head(SHOWN_DISAGREEMENTS).iter_rows(named=True):
-        said = line["judge_a"] if line["refusal_a"] else line["judge_b"]
+        refusing = line["judge_a"] if line["refusal_a"] else line["judge_b"]
         reply = " ".join(line["reply"].split())[:SHOWN_CHARACTERS]
-        common.out.print(f"  {line['source']} {line['line']}: only {said} sees a refusal: {reply}")
+        common.out.print(f"  {line['source']} {line['line']}: only {refusing} sees a refusal: {reply}")
     if len(differing) > SHOWN_DISAGREEMENTS:
         common.out.print(f"  … and {len(differing) - SHOWN_DISAGREEMENTS:,} more; --out keeps all of them")
 

@@ -106,12 +106,12 @@ def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> No
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    place = (row["selector"], row["domain"])
+    key = (row["selector"], row["domain"])
     if row["k"] is None:
-        return (*place, *["-"] * 6)
+        return (*key, *["-"] * 6)
     malign, benign = (f"{row[f'unedited_{kind}']:.2f} > {row[f'edited_{kind}']:.2f}" for kind in ("malign", "benign"))
     numbers = (f"{row['lambda']:g}", f"{row['k']:g}", malign, f"{row['control_malign']:.2f}", benign)
-    return (*place, *numbers, f"{row['perplexity_factor']:.2f}")
+    return (*key, *numbers, f"{row['perplexity_factor']:.2f}")
 
 
 def _notes(row: dict[str, Any]) -> str:

@@ -86,9 +86,9 @@ def say_unjudged(results: Results) -> None:
     unjudged, replies = sum(one.unjudged for one in refused), sum(len(one.refused) for one in refused)
     thinking = [one.still_thinking for one in refused]
     if any(thinking):
-        some = "at least " if None in thinking else ""
+        more = "at least " if None in thinking else ""
         common.err.print(
-            f"{some}{sum(filter(None, thinking)):,} of {replies:,} replies never came out of their thinking part: they "
+            f"{more}{sum(filter(None, thinking)):,} of {replies:,} replies never came out of their thinking part: they "
             "count as unfinished, and as not refused; --reply-tokens allows longer ones"
         )
     if unjudged:

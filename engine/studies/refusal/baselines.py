@@ -85,13 +85,13 @@ class Baselines(OverGrids):
         where = Where(run, vectors.condition)
         threshold = vectors.condition.threshold
         self.conditions[domain] = {"block": vectors.condition.block, **threshold._asdict()}
-        found: dict[Way, list[Setting]] = {}
+        settings: dict[Way, list[Setting]] = {}
         for method, vector, array, places, holds in (
             (ADDITION, DIFFERENCE, vectors.difference, single, None),
             (ADDITION, OPENINGS, vectors.openings, several, None),
             (CONDITIONAL, OPENINGS, vectors.openings, several, where),
         ):
-            found[method, vector, domain] = [
+            settings[method, vector, domain] = [
                 Setting(
                     run, method, vector, domain, _name(blocks, coefficient, holds), coefficient,
                     Steering({block: array[block] for block in blocks}, coefficient), where=holds,
@@ -99,7 +99,7 @@ class Baselines(OverGrids):
                 for coefficient in run.plan.steering_coefficients
                 for blocks in places
             ]  # fmt: skip
-        return found
+        return settings
 
     def record(self, run: RefusalInputs) -> Json:
         """What a manifest says about the settings that were tried."""

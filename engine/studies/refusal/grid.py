@@ -396,11 +396,11 @@ class _Part:
     def lines(self, run: RefusalInputs, results: Results, axes: Axes) -> Iterator[tuple[object, ...]]:
         """Rows of `refusal_sweep`, the unedited model's first; the last column is the longest reply they are of."""
         places = [Place(*self.place, 0.0, 0.0, UNEDITED), *self.places(run, axes)]
-        found = self._members(run, results, axes).rates(results)
-        assert found[0] is not None
-        for place, one in zip(places, found, strict=True):
+        measured = self._members(run, results, axes).rates(results)
+        assert measured[0] is not None
+        for place, one in zip(places, measured, strict=True):
             rates, tokens = one or (None, None)
-            yield *_line(run, results, place, rates, found[0][0]), tokens
+            yield *_line(run, results, place, rates, measured[0][0]), tokens
 
     def _members(self, run: RefusalInputs, known: Results, axes: Axes) -> MeasuredAgain:
         """The unedited model and the masks of a grid, whose NLL is known."""

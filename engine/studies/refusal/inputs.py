@@ -275,9 +275,9 @@ class RefusalInputs(StudyInputs):
         pairs, or all. Asked without the plan's system prompt, as contrasts are made."""
         if self.plain is not self:
             return self.plain.self_refused(pairs)
-        found: dict[str, list[Pair]] = {}
+        by_domain: dict[str, list[Pair]] = {}
         if not self.loaded.tokenizer.chat_template:
-            return found  # Algorithm 1 says what is missing
+            return by_domain  # Algorithm 1 says what is missing
         domains: dict[str, list[Pair]] = {}  # of the pairs themselves: those of a composed mask have several
         for pair in (pair for some in pairs.values() for pair in some):
             domains.setdefault(pair.domain, []).append(pair)
@@ -289,8 +289,8 @@ class RefusalInputs(StudyInputs):
             if len(refused) > min(max(1, self.plan.benign_limit * len(members)), len(members) - 1):
                 raise InputError(self._refused_bases(results, domain, members, refused))
             if refused:
-                found[domain] = refused
-        return found
+                by_domain[domain] = refused
+        return by_domain
 
     def _refused_bases(self, results: Results, domain: str, pairs: list[Pair], refused: list[Pair]) -> str:
         """The message, with replies and margins of the first few."""

@@ -169,8 +169,8 @@ def _neighbours(cells: pl.DataFrame, lam: float, k: float) -> tuple[Neighbour, .
     for place in around:
         cell = measured.filter(pl.col("lambda") == place[0], pl.col("k") == place[1])
         if cell.height == 1:
-            one = cell.row(0, named=True)
-            found.append(Neighbour(*place, one["malign"], one["benign"], one["perplexity"]))
+            line = cell.row(0, named=True)
+            found.append(Neighbour(*place, line["malign"], line["benign"], line["perplexity"]))
     return tuple(found)
 
 

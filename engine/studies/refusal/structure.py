@@ -214,8 +214,8 @@ class MaskStability(Chosen):
         for seed in range(run.plan.splits):
             parts = {domain: halves(pairs, seed) for domain, pairs in usable.items()}
             sides = ({domain: both[side] for domain, both in parts.items()} for side in (0, 1))
-            made = (calibrate(run.loaded, run.plan, half, store=run.store, progress=run.progress) for half in sides)
-            first, second = ({(one.selector, one.domain): one for one in some} for some in made)
+            both = (calibrate(run.loaded, run.plan, half, store=run.store, progress=run.progress) for half in sides)
+            first, second = ({(one.selector, one.domain): one for one in some} for some in both)
             for place, point in points.items():
                 if point is None or get_selector(place[0]).seeded:
                     continue
