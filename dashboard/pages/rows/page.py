@@ -58,27 +58,25 @@ def render() -> None:
         points = tools.clicked(_MAP)
         if brushing:
             rows_brush.follow(scores, points)
-        row_map = _map(scores)
+        grid = _map(scores)
     with layout.hero(stage):
-        tools.show(
-            row_map.figure, row_map.name, key=_MAP, clickable=True, brush=brushing, finding=row_map.finding, hero=True
-        )
+        tools.show(grid.figure, grid.name, key=_MAP, clickable=True, brush=brushing, finding=grid.finding, hero=True)
     layout.how_to_read(HOW_TO_READ)
     _follow(scores, points if len(points) == 1 or not brushing else [])
     with layout.told():
-        if row_map.mask is not None:
+        if grid.mask is not None:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(
-                    f"**{layout.plain(row_map.mask.name)}** removes {row_map.mask.rows.size:,} of {scores.n_rows:,} rows; "
+                    f"**{layout.plain(grid.mask.name)}** removes {grid.mask.rows.size:,} of {scores.n_rows:,} rows; "
                     "choose it below under “Which rows” to zero just these.", width="content",
                 )  # fmt: skip
-                edits.live_link(scores.folder, scores.load_from, **(row_map.mask.spec or {}))
+                edits.live_link(scores.folder, scores.load_from, **(grid.mask.spec or {}))
         brushed = rows_brush.show(scores, _ticked(scores))
         block, projection = rows_cell.chosen(scores)
-        rows_cell.show(scores, block, projection, row_map.mask)
+        rows_cell.show(scores, block, projection, grid.mask)
         st.divider()
-        rows_cell.masks(scores, row_map.mask)
-    tools.end(row_map.frame, row_map.name, provenance=[scores.provenance])
+        rows_cell.masks(scores, grid.mask)
+    tools.end(grid.frame, grid.name, provenance=[scores.provenance])
     with layout.told():
         rows_brush.measured(scores, _ticked(scores), brushed)
 
