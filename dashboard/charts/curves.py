@@ -40,7 +40,6 @@ _NUMBERS = ("difference", "stderr", "low", "high", "p_holm")
 _DIFFERENCES = {
     "selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64), "saturated": pl.Boolean,
 }  # fmt: skip
-DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
     "lerf": (GLOSSARY["LeRF"], "a good selector stays low"),
     "morf": (GLOSSARY["MoRF"], "a good selector shoots up"),
@@ -104,7 +103,7 @@ def curves(
     if max(ceilings, default=top) > top:
         text = "at or above the ceiling"
         if saturated is not None:
-            text = f"{DESTROYED}: above {formats.perplexity(saturated)}"
+            text = f"destroyed: above {formats.perplexity(saturated)}"
         top = ceiling_band(figure, text, spread=limit is not None)
     for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
         look = palette.style(row["selector"])

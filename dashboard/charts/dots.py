@@ -14,7 +14,6 @@ from plotly.subplots import make_subplots
 from dashboard.charts import axes, figure_size, lines, palette
 
 _LINE_PX, _BETWEEN_PX, _BOTTOM_PX, _TOP_PX = 34, 58, 84, 24  # of panels
-_PAD, _NARROW = "\u2007", 4  # as wide as a digit; so many panels beside each other have room for one tick
 SHARE = {"range": [-0.03, 1.03], "tickformat": ".0%"}  # of an axis of rates, with room for marks at its ends
 
 
@@ -106,10 +105,8 @@ def panels(
     if len(titles) > 1:  # there is room for twice as many
         ticks = axis["tickvals"]
         between = [(a + b) / 2 for a, b in pairwise(ticks)]
-        first, *inner, last = (f"{tick:.0%}" for tick in ticks)
-        rest = [_PAD * len(first) + first, *inner] if columns < _NARROW else [""] * len(ticks[1:])
-        # Inside the panel: on a phone they would stand in the next one.
-        figure.update_xaxes(ticktext=[*rest, last + _PAD * len(last)], tickangle=0)
+        texts = [*(f"{tick:.0%}" for tick in ticks[:-1]), ""]  # on a phone the last would stand in the next panel
+        figure.update_xaxes(ticktext=texts, tickangle=0)
         figure.update_xaxes(tickvals=sorted([*ticks, *between]), ticktext=None, row=1, col=1)
     figure.update_xaxes(**axes.titled(title), **where[-1 - (len(where[1:]) - 1) % columns // 2])
     top = lines.TOP + _TOP_PX

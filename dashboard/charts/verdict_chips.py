@@ -17,8 +17,8 @@ _SUFFICIENT = {
     "faithful": (YES, "yes"), "sufficient": (YES, "yes"), "partly": (PARTLY, "in part"), "not": (NO, "no"),
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": (YES, "both"), "MoRF only": (PARTLY, "highest only"),
-    "LeRF only": (PARTLY, "lowest only"), "not": (NO, "neither"),
+    "specific": (YES, "both"), "MoRF only": (PARTLY, "top rows only"),
+    "LeRF only": (PARTLY, "low rows only"), "not": (NO, "neither"),
     "saturated": (UNKNOWN, "saturated"), "not applicable": (UNKNOWN, "is random"),
 }  # fmt: skip
 _STABLE = {
@@ -111,7 +111,15 @@ def answer(verdicts: pl.DataFrame) -> str:
     """Which scores one may trust, in one sentence; baselines of random rows are no answer.
     verdicts: of one model, in today's words."""
     faithful = verdicts.filter(pl.col("selector") != BASELINE, validity="faithful")["selector"].to_list()
-    return f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful" if faithful else NONE_FAITHFUL
+    if faithful:
+        return f"{words.titles(faithful, 99)} {words.verb(faithful, 'is', 'are')} faithful"
+    half = verdicts.filter(pl.col("selector") != BASELINE, validity="sufficient")
+    names = half["selector"].to_list()
+    if not names or "specific" not in half.columns:
+        return NONE_FAITHFUL
+    by_top = f"specific by {words.verb(names, 'its', 'their')} top rows only"
+    lack = by_top if set(half["specific"]) == {"MoRF only"} else "not specific"
+    return f"{NONE_FAITHFUL}: {words.titles(names)} {words.verb(names, 'is', 'are')} sufficient, but {lack}"
 
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:

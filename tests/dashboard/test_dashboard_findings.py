@@ -107,8 +107,7 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
             ordered = sorted(values, key=values.__getitem__)
             low, high = (formats.perplexity(values[ordered[place]]) for place in (0, -1))
             who = words.listed(list(map(palette.title, ordered)))
-            does = "do" if len(ordered) > 1 else "does"
-            said = f"Only {who} {does} not destroy the model with 30% removed: perplexity {low}"
+            said = f"Only by {who} does the model survive with 30% removed: perplexity {low}"
             assert sentence == said + f" to {high}" * (high != low)
             continue
         if not values:
@@ -304,7 +303,7 @@ def test_random_rankings_of_which_some_destroy_the_model_are_counted():
              for seed in (42, 43, 44) for order in ("lerf", "morf") for rate in (0.0, 0.01, 0.1)]  # fmt: skip
     table = pl.DataFrame(cells, schema=["seed", "order", "rate", "nll"], orient="row")
     table = table.with_columns(model=pl.lit("m"), selector=pl.lit("random"))
-    assert curves.seeds_apart(table, "m", "lerf", 7.0) == ", 1 of 3 destroyed at 1%"
+    assert curves.seeds_apart(table, "m", "lerf", 7.0) == ", 1 of 3 rankings destroying the model at 1%"
     assert curves.seeds_apart(table, "m", "morf", 7.0) == ""
     assert curves.seeds_apart(table, "m", "lerf", 1.0) == ""  # all of them do
     assert curves.seeds_apart(table, "m", "lerf", None) == ""

@@ -195,12 +195,12 @@ def points(rates, names=("lrp", "ig"), error=0.01, chance=0.25):
 
 def test_accuracy_has_other_answers():
     assert curves.accuracy(points({0.0: (0.6, 0.6), 0.3: (0.5, 0.26)}), "T") == (
-        "T: LRP stays above chance with 30% removed; IG cannot be told from it"
+        "T: LRP stays above chance with 30% removed; IG could be guessing"
     )
     assert "all 2 selectors stay" in curves.accuracy(points({0.3: (0.5, 0.5)}), "T")
     assert "no selector stays" in curves.accuracy(points({0.3: (0.26, 0.25)}), "T")
     of_four = curves.accuracy(points({0.3: (0.5, 0.26, 0.25, 0.24)}, names=("lrp", "ig", "fisher", "random")), "T")
-    assert of_four == "T: LRP stays above chance with 30% removed; no other can be told from it"
+    assert of_four == "T: LRP stays above chance with 30% removed; the others could be guessing"
     without = points({0.0: (0.6, 0.6), 0.3: (0.5, 0.55)}, error=None, chance=None).with_columns(
         pl.col("chance", "error", "item_error").cast(pl.Float64)
     )

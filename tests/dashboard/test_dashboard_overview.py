@@ -139,6 +139,20 @@ def test_the_answer_names_what_its_verdicts_call_so(validities, said):
     )
 
 
+@pytest.mark.parametrize(
+    ("specific", "reason"),
+    [
+        (["MoRF only", "not"], ": Fisher is sufficient, but specific by its top rows only"),
+        (["not", "MoRF only"], ": Fisher is sufficient, but not specific"),
+    ],
+)
+def test_the_answer_says_what_a_sufficient_score_lacks(specific, reason):
+    verdicts = pl.DataFrame({"selector": ["fisher", "lrp"], "validity": ["sufficient", "not"], "specific": specific})
+    assert verdict_chips.answer(verdicts) == verdict_chips.NONE_FAITHFUL + reason
+    both = verdicts.with_columns(validity=pl.lit("sufficient"), specific=pl.lit("MoRF only"))
+    assert verdict_chips.answer(both).endswith(": LRP and Fisher are sufficient, but specific by their top rows only")
+
+
 def test_the_chips_say_what_the_tables_say():
     """Every word of the tables, and what older folders and missing tables become, by a list of our own."""
     words = {
@@ -166,8 +180,8 @@ def test_the_chips_say_what_the_tables_say():
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (
         ("specific", "✓ both"),
-        ("MoRF only", "~ highest only"),
-        ("LeRF only", "~ lowest only"),
+        ("MoRF only", "~ top rows only"),
+        ("LeRF only", "~ low rows only"),
         ("not", "✗ neither"),
         ("saturated", "– saturated"),
         ("not measured", "– not measured"),

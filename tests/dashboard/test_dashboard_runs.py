@@ -108,8 +108,8 @@ def test_new_runs_go_into_the_results_of_a_store(tmp_path, monkeypatch, inside):
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
     if inside:
         (tmp_path / inside).mkdir()
-    assert runs.results_dir() == (tmp_path / "results" if inside else tmp_path)
-    assert runs.store_dir() == (tmp_path if inside == "cells" else None)
+    assert results.results_dir() == (tmp_path / "results" if inside else tmp_path)
+    assert results.store_dir() == (tmp_path if inside == "cells" else None)
 
 
 def test_a_folder_whose_manifest_is_another_program_s_is_no_run(top):

@@ -347,7 +347,7 @@ def test_a_run_of_another_process_is_shown_and_stopped(two_runs, monkeypatch):
         "with claimed(Path(sys.argv[1]), ['a'], ['analyze', 'demo', 'sweep']):\n    print('held', flush=True)\n"
         "    time.sleep(60)\n"
     )
-    monkeypatch.setattr(runs, "store_dir", lambda: two_runs.parent)
+    monkeypatch.setattr(results, "store_dir", lambda: two_runs.parent)
     words = [sys.executable, "-c", code, str(two_runs.parent)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"

@@ -121,10 +121,9 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
     if len(destroyed) > 2 and order == "lerf" and alive.height <= _FEW and alive["nll"].is_finite().all():
         alive = alive.sort("nll", maintain_order=True)
         ends = list(dict.fromkeys(formats.perplexity(alive["nll"][place] - shift) for place in (0, -1)))
-        names = list(map(palette.title, alive["selector"]))
-        who, verb = words.listed(names), words.verb(names, "does", "do")
+        who = words.listed(list(map(palette.title, alive["selector"])))
         of = "" if shift == 0.0 else " times the unmasked model's"
-        return f"Only {who} {verb} not destroy the model {when}: perplexity {' to '.join(ends)}{of}"
+        return f"Only by {who} does the model survive {when}: perplexity {' to '.join(ends)}{of}"
     sentence = _alive(alive, order, f" {when}", shift)
     who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in sentence else _rest(destroyed, "{} scores")
     return sentence + (f"; {who} {verb} the model" if destroyed else "")
@@ -239,13 +238,13 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
 
 
 def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
-    """`, 1 of 3 destroyed at 0.25%`, of random rankings: where the mean over seeds says little; "" elsewhere.
+    """`, 1 of 3 rankings destroying the model at 0.25%`, of random: where their mean says little; "" elsewhere.
     limit: NLL above which the model is destroyed, None where that is not known."""
     seeded = frame.filter(model=model, order=order, selector=BASELINE)
     for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
         destroyed = int((cells["nll"] > limit).sum())
         if 0 < destroyed < cells.height:
-            return f", {destroyed} of {cells.height} destroyed at {formats.rate(rate)}"
+            return f", {destroyed} of {cells.height} rankings destroying the model at {formats.rate(rate)}"
     return ""
 
 
@@ -270,8 +269,8 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
     best = over.sort("accuracy", descending=True, maintain_order=True)["selector"].to_list()
     who = words.listed(list(map(palette.title, best)))
     rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
-    others = f"{words.titles(rest)} cannot" if len(rest) <= 2 else "no other can"
-    others = f"{others} be told from it" if beyond else f"{_rest(rest)} {words.verb(rest, 'does', 'do')} not"
+    others = words.titles(rest) if len(rest) <= 2 else "the others"
+    others = f"{others} could be guessing" if beyond else f"{_rest(rest)} {words.verb(rest, 'does', 'do')} not"
     return f"{heading}: {who} {words.verb(best, 'stays', 'stay')} above chance {when}; {others}"
 
 

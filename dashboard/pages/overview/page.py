@@ -72,7 +72,7 @@ VERDICT_WORDS = (
 _NAME_PX, _BUDGET_PX, _GAP_PX = 150, 170, 8
 _CHIP_PX = dict(zip(verdict_chips.QUESTIONS, (124, 128, 112, 112), strict=True))
 GLOSS = {
-    verdict_chips.SUFFICIENT: f"harm at {Thresholds().rate:.0%}: half random's or less",
+    verdict_chips.SUFFICIENT: f"with {Thresholds().rate:.0%} gone, at most half of random's harm",
     verdict_chips.SPECIFIC: "beats random rows of its layers",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip

@@ -47,7 +47,7 @@ def show(source: Source) -> Drawn:
     ids = list(dict.fromkeys([refusals.first_choice(drawn), *ranked]))
     chosen = selection.choose("Edit, by click or from this list", ids, "cell", title=titles.__getitem__)
     with hero:
-        figure, told = figure_of(chosen)
+        figure, told = figure_of(chosen if which == GRID or chosen != ids[0] else "")
         tools.show(figure, "refusal", key=_CHART, clickable=True, finding=told, hero=True)
     cell = drawn.filter(id=chosen).row(0, named=True)
     refusal_cell.detail(source, cells, points, cell)

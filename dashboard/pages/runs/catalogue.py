@@ -14,7 +14,6 @@ from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, is_manifest, read_manifest
 from engine.records.model_names import model_name
 
-results_dir, store_dir = results.results_dir, results.store_dir
 WRITTEN = frozenset((".parquet", ".safetensors", ".json", ".jsonl", ".html"))  # what commands leave in a run
 
 

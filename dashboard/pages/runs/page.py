@@ -54,7 +54,7 @@ _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
 
 def render() -> None:
     layout.heading("Runs", HOW_TO_READ)
-    top = runs.results_dir()
+    top = results.results_dir()
     st.caption(f"Folder: {layout.plain(str(top))}")
     every_run = runs.listed(top)
     above = st.container()
@@ -134,7 +134,7 @@ def _ask(name: str | None) -> None:
 def _delete(run: runs.Run) -> None:
     _ask(None)
     try:
-        left = runs.delete(run.folder, runs.results_dir())
+        left = runs.delete(run.folder, results.results_dir())
     except (InputError, OSError) as error:
         st.toast(layout.worded(str(error)), duration="long")
         return
@@ -227,7 +227,7 @@ def _form(top: Path, found: Sequence[runs.Run]) -> None:
         ).strip()  # fmt: skip
     folder = top / (importing.slug(name) if name else importing.free_name(Path(model).name, top))
     with layout.told():
-        request = jobs.analysis(model, analyses, folder, preset, options, runs.store_dir())
+        request = jobs.analysis(model, analyses, folder, preset, options, results.store_dir())
         st.code(request.command, language=None, wrap_lines=True)
         _check(options)
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -266,7 +266,7 @@ def _under_way() -> None:
     every_job = jobs.registry().all()
     if every_job:
         job_cards.show(every_job, "")
-    store = runs.store_dir() or default_store_dir()
+    store = results.store_dir() or default_store_dir()
     own = {job.process.pid for job in every_job}
     for other in running(store):
         if other.pid not in own:
@@ -309,7 +309,7 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
         name = selection.text("Name of the scores", "start_own_name", default="mine")
         endings = [ending[1:] for ending in ENDINGS]
         files = st.file_uploader("Files of scores", endings, accept_multiple_files=True, key="start_own_files")
-        store = runs.store_dir() or default_store_dir()
+        store = results.store_dir() or default_store_dir()
         kept_files = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
         return tuple(("--scores", f"{name}={path}") for path in kept_files)
 

@@ -63,10 +63,9 @@ def show(source: sources.Source) -> Drawn:
         source.show(figure, name, finding=accuracy(points, heading), below=below)
         return Drawn(shown, notes=notes)
     panels = {heading: points} if len(tasks) > 1 else {}
-    if not panels or not stage.on():  # there is no room for them in its type
-        each = {task: over_seeds(chosen.filter(pl.col("task") == task)) for task in tasks}
-        panels |= {palette.capital(task_title(task)): own for task, own in each.items()}
-    bars = "" if points["error"].null_count() else "; filled: told from chance"
+    each = () if panels and stage.on() else tasks  # there is no room for them in its type
+    panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in each}
+    bars = "" if points["error"].null_count() else "; filled: above chance; hollow: could be guessing"
     figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)
     source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
     return Drawn(chosen, notes=notes)
