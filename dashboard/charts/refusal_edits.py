@@ -15,6 +15,7 @@ _FEW = 0.4  # an axis ends there where all is below it
 _BELOW = 0.27  # of a line: random rows stand there, or they would lie on the unedited model
 TITLES = {"malign": "Risk prompts", "benign": "Harmless prompts"}
 _MARK_PX, _RING_PX = 10, 18
+_UNEDITED = "<b>unedited model</b>"
 _HEIGHT, _BELOW_PX = 480, 100  # of the trade-off; below the plot: axis title, legend
 
 
@@ -211,9 +212,7 @@ def _placed(cells: pl.DataFrame) -> pl.DataFrame:
 
 def _cell_hover(row: Row) -> str:
     told = [
-        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}"
-        if row["k"]
-        else "<b>unedited model</b>",
+        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}" if row["k"] else _UNEDITED,
         f"risk prompts refused {percent(row['malign'], row['malign_low'], row['malign_high'])}",
         f"harmless ones {percent(row['benign'], row['benign_low'], row['benign_high'])}",
         f"perplexity {formats.perplexity(row['nll'])}",

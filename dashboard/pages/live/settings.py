@@ -19,7 +19,6 @@ OTHER = "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"
 LENGTHS, LENGTH = (20, 40, 80, 160), 40
 PLAIN, LIKELY, LEANING = "Nothing", "Probability", "Margin"
-SHADES = (PLAIN, LIKELY, LEANING)
 _MODEL_OF = "live-model-of"  # session state: the model of the last script run
 _KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
@@ -190,7 +189,7 @@ def _mode_of(model_id: str) -> str:
 
 def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
     shade = selection.switch(
-        "Shade tokens by", SHADES, "shade", default=LIKELY,
+        "Shade tokens by", (PLAIN, LIKELY, LEANING), "shade", default=LIKELY,
         help_text="Probability: how little the model as it is expected a token. Margin: how far the model leaned to "
         "refusing or answering before it, which takes a pass more.",
     )  # fmt: skip
