@@ -123,8 +123,8 @@ def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
         error_x=axes.intervals(after, thickness=1.5, colour=palette.REFERENCE),
         marker={
             "symbol": [look.symbol for look in looks], "color": [look.colour for look in looks],
-            "size": [_CHOSEN_PX if name == chosen else 12 for name in ids],
-            "line": {"width": [3 if name == chosen else 0 for name in ids], "color": palette.REFERENCE},
+            "size": [_CHOSEN_PX if chosen and name == chosen else 12 for name in ids],
+            "line": {"width": [3 if chosen and name == chosen else 0 for name in ids], "color": palette.REFERENCE},
         },
         selected={"marker": {"opacity": 1.0}}, unselected={"marker": {"opacity": 1.0}},
     )  # fmt: skip

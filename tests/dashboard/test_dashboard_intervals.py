@@ -155,6 +155,9 @@ def selectors_before_and_after() -> Drawn:
     ]  # fmt: skip
     figure = refusal_edits.edits(pl.DataFrame(rows), "malign", "lrp/hate/0.5/0.02", "h")
     assert "harmless ones: 2% before, 5% after" in figure.layout.title.text
+    for chosen, rings in (("lrp/hate/0.5/0.02", 1), ("", 0)):  # the mean's marks have no edit to ring
+        drawn = refusal_edits.edits(pl.DataFrame(rows), "malign", chosen, "h").data
+        assert sum(sum(width > 0 for width in one.marker.line.width) for one in drawn if one.name == "edited") == rings
     order = ["lrp", "ig"]  # by their means
     wanted = [
         ("edited", "x", order.index(row["selector"]), *(row[n] for n in columns("edited_malign"))) for row in rows
