@@ -303,7 +303,7 @@ def test_random_rankings_of_which_some_destroy_the_model_are_counted():
              for seed in (42, 43, 44) for order in ("lerf", "morf") for rate in (0.0, 0.01, 0.1)]  # fmt: skip
     table = pl.DataFrame(cells, schema=["seed", "order", "rate", "nll"], orient="row")
     table = table.with_columns(model=pl.lit("m"), selector=pl.lit("random"))
-    assert curves.seeds_apart(table, "m", "lerf", 7.0) == ", 1 of 3 rankings destroying the model at 1%"
+    assert curves.seeds_apart(table, "m", "lerf", 7.0) == ", 1 of 3 fatal at 1%"
     assert curves.seeds_apart(table, "m", "morf", 7.0) == ""
     assert curves.seeds_apart(table, "m", "lerf", 1.0) == ""  # all of them do
     assert curves.seeds_apart(table, "m", "lerf", None) == ""

@@ -238,13 +238,13 @@ def differences(told_apart: int, pairs: int, rate: float) -> str:
 
 
 def seeds_apart(frame: pl.DataFrame, model: str, order: str, limit: float | None) -> str:
-    """`, 1 of 3 rankings destroying the model at 0.25%`, of random: where their mean says little; "" elsewhere.
+    """`, 1 of 3 fatal at 0.25%`, of random: where their mean says little; "" elsewhere.
     limit: NLL above which the model is destroyed, None where that is not known."""
     seeded = frame.filter(model=model, order=order, selector=BASELINE)
     for (rate,), cells in seeded.sort("rate").group_by("rate", maintain_order=True) if limit is not None else ():
         destroyed = int((cells["nll"] > limit).sum())
         if 0 < destroyed < cells.height:
-            return f", {destroyed} of {cells.height} rankings destroying the model at {formats.rate(rate)}"
+            return f", {destroyed} of {cells.height} fatal at {formats.rate(rate)}"
     return ""
 
 
