@@ -43,18 +43,13 @@ KNOWN = {
     "whose anchor is letters, digits and dashes of its title (documents.anchor)",
     ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
-    (
-        "engine/selectors/own_scores.py",
-        "import zipfile",
-    ): "npz files of scores: arrays of numbers only, whose sizes are "
-    "checked before they are unpacked (test_own_scores.py)",
+    ("engine/selectors/own_scores.py", "import zipfile"): "npz files of scores: arrays of numbers only, whose sizes "
+    "are checked before they are unpacked (test_own_scores.py)",
     ("dashboard/state/jobs.py", "import subprocess"): "starts this software with a list of words, by no shell; "
     "nothing typed becomes an option of its own (test_dashboard_jobs.py)",
     ("dashboard/report/report.py", "Markup"): "plotly's own HTML of a figure, whose texts `as_text` has been through",
-    (
-        "dashboard/site/build.py",
-        "Markup",
-    ): "our own documents as markdown-it writes them, with HTML off, and escaped text",
+    ("dashboard/site/build.py", "Markup"): "our own documents as markdown-it writes them, with HTML off, and escaped "
+    "text",
     ("dashboard/serve.py", "import importlib"): OWN_MODULES,
     ("dashboard/serve.py", "import_module"): OWN_MODULES,
     ("dashboard/show/menu.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,

@@ -76,7 +76,7 @@ def curves(
     for number, one in enumerate(alone):
         thin = curve(one, BASELINE, base) | {"error_y": None, "showlegend": number == 0, "opacity": 0.6}
         thin["legendgroup"] = None if number else BASELINE
-        thin["line"], thin["marker"] = {**thin["line"], "width": 1}, {**thin["marker"], "size": 4}
+        thin |= {"line": {**thin["line"], "width": 1, "dash": "solid"}, "marker": {**thin["marker"], "size": 1}}
         traces.append(thin)
     at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
     if at_ceiling.height:  # rings around published cells that stand at a numerical ceiling
@@ -117,6 +117,11 @@ def curves(
     lost = rows.filter("destroyed", pl.col("selector") != BASELINE, pl.col("rate") == pl.lit(told_rate, pl.Float64))
     gone = set() if limit is None else set(map(palette.title, lost["selector"]))  # who destroys the model there
     if order == "lerf":
+        by_chance = pl.concat([one for one in alone if one.height] or [rows.filter(selector=BASELINE)])
+        doubled = (baseline or 0.0) + math.log(2)
+        worse = by_chance.group_by("rate").agg(pl.col("nll").min()).filter(pl.col("nll") > doubled)["rate"].min()
+        longer = rows.filter(pl.col("nll") <= doubled, pl.col("rate") == pl.lit(worse, pl.Float64))["selector"]
+        gone -= set(map(palette.title, longer))  # these keep the language where random rows no longer do
         figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in gone)
     elif len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]

@@ -12,15 +12,9 @@ LN10 = math.log(10)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
 TASK_TITLES = {
-    "arc_easy": "ARC-Easy",
-    "arc_challenge": "ARC-Challenge",
-    "hellaswag": "HellaSwag",
-    "winogrande": "WinoGrande",
-    "piqa": "PIQA",
-    "boolq": "BoolQ",
-    "lambada_openai": "LAMBADA (OpenAI)",
-    "openbookqa": "OpenBookQA",
-}
+    "arc_easy": "ARC-Easy", "arc_challenge": "ARC-Challenge", "hellaswag": "HellaSwag", "winogrande": "WinoGrande",
+    "piqa": "PIQA", "boolq": "BoolQ", "lambada_openai": "LAMBADA (OpenAI)", "openbookqa": "OpenBookQA",
+}  # fmt: skip
 
 
 def shown(text: object) -> str:

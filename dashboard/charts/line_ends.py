@@ -29,7 +29,7 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     size_px: of the names; for a figure whose type and margins have their final sizes."""
     named = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
     ends = [(trace, end) for trace, end in named if trace.opacity != PALE]
-    large = size_px >= _LARGE_PX
+    large, some_pale = size_px >= _LARGE_PX, any(trace.opacity for trace, _ in ends)
     gap = _LINE * size_px / (LEAST_STAGE_PX if large else LEAST_PLOT_PX)
     if not ends or gap * (len(ends) - 1) > 1 or not _one_plain_plot(figure):
         return figure
@@ -39,7 +39,8 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     for (trace, (x, y)), height in zip(ends, heights, strict=True):
         figure.add_annotation(
             x=names.index(x) if x in names else x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low),
-            axref="pixel", ayref="y", text=trace.name, name="line end",
+            axref="pixel", ayref="y", name="line end",
+            text=f"<b>{trace.name}</b>" if some_pale and trace.opacity is None else trace.name,
             xanchor="left", yanchor="middle", align="left", showarrow=True, arrowhead=0, arrowwidth=1.5,
             font={"color": trace.line.color if large else palette.REFERENCE, "size": size_px},
             arrowcolor=trace.line.color, standoff=2,

@@ -55,20 +55,14 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str, *, mean_alone: 
         for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
             figure.add_trace(trace, **where)
     figure.update_traces(showlegend=False, cliponaxis=False)
-    keys = [
-        ("unedited", "circle-open", palette.BEFORE),
-        (
-            "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone),
-            "square",
-            palette.REFERENCE,
-        ),
-    ]
+    edited = "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone)
+    keys = [("unedited", "circle-open", palette.BEFORE), (edited, "square", palette.REFERENCE)]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
-        keys.append(("random rows of the same layers, mean", "x-thin", palette.REFERENCE))
+        keys.append(("random rows of the same layers", "x-thin", palette.REFERENCE))
     for name, symbol, colour in keys:
         look = {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2, "color": colour}}
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=look)
-    return figure
+    return figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_b=48)
 
 
 def mean_of(points: pl.DataFrame, kind: str) -> pl.DataFrame:

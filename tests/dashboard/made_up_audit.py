@@ -192,10 +192,14 @@ def repeated() -> dict[str, pl.DataFrame]:
     ]  # fmt: skip
     domain = [(NAME, name, "made-up", "other", rate, 0.9, 0.7, 2.4, 2.6) for name in data_dependent for rate in RATES]
     seeds = [(NAME, "random", order, rate, 3, 4.0, 0.2, 3.8, 4.2) for order in ("lerf", "morf") for rate in RATES]
-    downstream = [
+    answers = [
         (NAME, name, seed, "lerf", rate, round(rate * 80), task, 100, 0.9 - rate - shift, 0.05, chance)
         for name in ("lrp", "random") for seed in (SEEDS if name == "random" else (None,))
         for rate in (0.0, 0.3) for task, shift, chance in (("arc_easy", 0.0, 0.25), ("boolq", 0.1, 0.5))
+    ]  # fmt: skip
+    matched = [
+        (NAME, "lrp", None, order, 0.3, seed, 24, 3.5 + shift, 2.7 - 3.5 - shift, 0.01, 6)
+        for order in ("lerf", "morf") for seed, shift in ((42, -0.1), (43, 0.1))
     ]  # fmt: skip
     return {
         "stability": table(stability, "model selector size reference_size rate spearman jaccard nll perplexity"),
@@ -211,12 +215,7 @@ def repeated() -> dict[str, pl.DataFrame]:
         ),
         "draw_sweep": table(drawn, "model selector seed order rate draw size first_window nll"),
         "layer_matched": table(
-            [
-                (NAME, "lrp", None, order, 0.3, seed, 24, 3.5 + shift, 2.7 - 3.5 - shift, 0.01, 6)
-                for order in ("lerf", "morf")
-                for seed, shift in ((42, -0.1), (43, 0.1))
-            ],
-            "model selector seed order rate control_seed rows_removed nll difference stderr_blocks blocks",
+            matched, "model selector seed order rate control_seed rows_removed nll difference stderr_blocks blocks"
         ),
         "specific": table(
             specific,
@@ -226,9 +225,7 @@ def repeated() -> dict[str, pl.DataFrame]:
         ),
         "domain": table(domain, "model selector corpus_a corpus_b rate spearman jaccard nll_a nll_b"),
         "seeds": table(seeds, "model selector order rate seeds nll_mean nll_sd nll_min nll_max"),
-        "downstream": table(
-            downstream, "model selector seed order rate rows_removed task items accuracy stderr chance"
-        ),
+        "downstream": table(answers, "model selector seed order rate rows_removed task items accuracy stderr chance"),
     }
 
 

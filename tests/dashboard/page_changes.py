@@ -83,7 +83,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
             "domain": box("domain", "crime"), "harmless": switch("prompts", "benign"), "all": box("domain", "all"),
             "structure": box("section", "Where the rows are"),
         }),
-        ({"show": "Strength against cost", "domain": "Crime", "selector": "LRP"}, {
+        ({"show": "All edits", "domain": "Crime", "selector": "LRP"}, {
             "cell": box("cell", "lrp/crime/0.3/0.015"), "domain": box("domain", "hate"),
         }),
     ],

@@ -185,14 +185,9 @@ def _moves(source: Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     }[measure]
     moved = measure == "moved"
     figure = chart.before_after(
-        wide,
-        rewrites,
-        unmoved=0.0 if moved else 1.0,
-        heading=heading,
-        below=below,
-        title=title,
+        wide, rewrites, unmoved=0.0 if moved else 1.0, heading=heading, below=below, title=title,
         text=("{:+.2f} nats" if moved else "{:.3f}").format,
-    )
+    )  # fmt: skip
     below = f"{heading}; {below}"
     finding = findings.rewrites(verdicts)
     tools.show(figure, f"exact-{measure}", key="exact-moves", finding=finding, below=below, hero=True)

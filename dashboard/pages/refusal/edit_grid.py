@@ -14,13 +14,13 @@ from dashboard.pages.refusal import cell as refusal_cell
 from dashboard.show import layout, selection, stage, tables, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
-from dashboard.state.sources import Source
+from dashboard.state.sources import SHIPPED, Source
 from engine.records.errors import InputError
 
 BENIGN_LIMIT = 0.10  # the paper's, where the results do not name their own
 ALL = "all"
-CHOSEN, GRID = "Before and after", "Strength against cost"
-FORMER = {"Operating points": CHOSEN, "Whole grid": GRID}  # what links of before say
+CHOSEN, GRID = "Before and after", "All edits"
+FORMER = {"Operating points": CHOSEN, "Whole grid": GRID, "Strength against cost": GRID}  # what links of before say
 _CLICK = "refusal-click"  # session state
 _CHART = "refusal-cells"
 
@@ -75,7 +75,8 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(shown_rows, kind)
-        of = f"model: {html.escape(formats.model_title(source.model))}; {of}"
+        made = ", built for this" * (source.kind == SHIPPED)
+        of = f"model: {html.escape(formats.model_title(source.model))}{made}; {of}"
         return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
@@ -156,7 +157,7 @@ def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool
     if which == CHOSEN and published:
         parts.append("the operating points that the paper printed")
     elif which == CHOSEN:
-        parts.append("every selector's operating point of a domain")
+        parts.append("the operating points of the selectors that were calibrated")
     elif published:
         parts.append("the paper printed few cells besides the operating points")
     elif held_out:
@@ -170,5 +171,5 @@ PART = Part(
     show, (REFUSAL_SWEEP, POINTS),
     "Every mark is one edit: a small set of rows zeroed. **Before and after**: the longer the dotted line, the more "
     "risk prompts an edit makes the model refuse; a cross far to its left says that it is these rows, and not any of "
-    "these layers. **Strength against cost**: all edits of one selector; the line joins the best at each perplexity.",
+    "these layers. **All edits**: one selector's, by strength and cost; the line joins the best at each perplexity.",
 )  # fmt: skip

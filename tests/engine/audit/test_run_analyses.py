@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_audits import count_edits, tiny_audit
+from traced_reads import reads_of
 
 from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
@@ -16,7 +17,8 @@ from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
-from engine.run.audit_plan import PAPER_SELECTORS, ProtocolsPlan, RepliesPlan
+from engine.run.audit_plan import PAPER_SELECTORS, AuditPlan, ProtocolsPlan, RepliesPlan
+from engine.run.field_types import settings_of
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import REGISTRY
@@ -30,6 +32,9 @@ SMALL = {
     "protocols": ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=2, resample_windows=2),
     "replies": RepliesPlan(replies_prompts=("Where?", "Why?"), replies_tokens=4),
 }  # fmt: skip
+PLANS = {AuditPlan, *(type(getattr(AuditPlan(), one.path[0])) for one in settings_of(AuditPlan) if one.path[1:])}
+# Only with scores of one's own, further interventions, `--until`, and where groups are dangerous.
+SOMETIMES = {"score_files", "more_rates", "specific_most", "dangerous_draws"}
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
     "rows", "sweep", "budget", "parts", "joint", "gap", "seeds", "differences", "jaccard", "spearman", "depth",
@@ -56,8 +61,10 @@ def audit(loaded, text, store, **more):
 def whole(tiny_llama, tiny_text, tmp_path_factory):
     """A folder with the store and the tables of one run of everything."""
     folder = tmp_path_factory.mktemp("whole")
-    with Store(folder / "store") as store:
+    offered = [one for one in settings_of(AuditPlan) if one.option and one.group not in ("domain", "downstream")]
+    with Store(folder / "store") as store, reads_of(*PLANS) as reads:
         report = run(audit(tiny_llama, tiny_text, store), OFFLINE, folder / "out")
+    assert {one.path[-1] for one in offered} - reads == SOMETIMES
     assert set(report["done"]) == {"scores", *OFFLINE}
     assert report["skipped"] == {}
     return folder
