@@ -131,7 +131,7 @@ def progress_bars(console: Console, to_file: ProgressFile | None = None) -> Iter
     """The bars begin with the first stage; to_file: what is told of them goes there, too."""
     columns = (
         rich_bars.TextColumn("{task.description:<24}", markup=False), rich_bars.BarColumn(),
-        rich_bars.MofNCompleteColumn(), rich_bars.TimeElapsedColumn(), rich_bars.TextColumn("left"),
+        rich_bars.MofNCompleteColumn(), rich_bars.TimeElapsedColumn(), rich_bars.TextColumn("{task.fields[left]}"),
         rich_bars.TimeRemainingColumn(),
     )  # fmt: skip
     report = ProgressBars(rich_bars.Progress(*columns, console=console, transient=False), to_file)
@@ -156,12 +156,13 @@ class ProgressBars:
         if not self.tasks:
             self.bar.start()
         if stage not in self.tasks:
-            self.tasks[stage] = self.bar.add_task(shown(stage), total=total)
+            word = "left, at least" if stage == CELLS else "left"  # budgets and verdicts ask for more cells later
+            self.tasks[stage] = self.bar.add_task(shown(stage), total=total, left=word)
         self.bar.update(self.tasks[stage], completed=done, total=total)
         if not self._drawn and self.bar.get_time() - self._line_s >= LINE_INTERVAL_S:
             self._line_s = self.bar.get_time()
             left_s = self.bar.tasks[self.tasks[stage]].time_remaining
-            left = f", {timedelta(seconds=math.ceil(left_s))} left" if left_s else ""
+            left = f", {'at least ' * (stage == CELLS)}{timedelta(seconds=math.ceil(left_s))} left" if left_s else ""
             line = f"{shown(stage)}: {done:,} of {total:,}{left}"
             self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if self.to_file is not None:

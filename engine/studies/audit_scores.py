@@ -51,9 +51,10 @@ class Audited:
         lines = [f"{', '.join(self.tables)} in {self.folder}"]
         for row in self.verdict.iter_rows(named=True) if "verdicts" in self.tables else ():
             validity, alike = ANSWERS.get(row["validity"], row["validity"]), self.alike.get(row["selector"])
-            words = [f"{row['selector']}: {validity}", f"specific: {row['specific']}", f"stability: {row['stability']}"]
+            words = [f"{row['selector']}: {validity}", row["reasons"].split("; ")[0].removesuffix(".")]
+            words += [f"specific: {row['specific']}", f"stability: {row['stability']}"]
             lines.append("; ".join([*words, *filter(None, [alike])]))
-        return "\n".join(lines)
+        return "\n".join([*lines, 'in full: .verdict["reasons"]'] if lines[1:] else lines)
 
     def _repr_html_(self) -> str:
         """The verdicts as a table, where a notebook asks for one, and what ranks the rows nearly alike; escaped."""

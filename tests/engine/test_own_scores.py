@@ -427,7 +427,8 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
         found.plot()
     command = pl.read_parquet(folder / "out" / "verdicts.parquet")
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
-    assert repr(found).splitlines()[-1].startswith(f"three: {ANSWERS[command['validity'][-1]]}; specific: ")
+    first = command["reasons"][-1].split("; ")[0]
+    assert repr(found).splitlines()[-2].startswith(f"three: {ANSWERS[command['validity'][-1]]}; {first}; specific: ")
     assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
     spec = read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]
     assert spec["score_files"].keys() == {"alone", "three"}
