@@ -6,17 +6,17 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard.chat import live
-from dashboard.pages.believed import page as believed
-from dashboard.pages.curves import page as curves
-from dashboard.pages.learn import page as learn
-from dashboard.pages.live import page as live_edit
-from dashboard.pages.overview import page as overview
-from dashboard.pages.reference import page as reference
-from dashboard.pages.refusal import page as refusal
-from dashboard.pages.rows import page as rows
-from dashboard.pages.runs import page as runs
-from dashboard.pages.tasks import page as tasks
-from dashboard.pages.where import page as where
+from dashboard.pages.believed import believed_page as believed
+from dashboard.pages.curves import curves_page as curves
+from dashboard.pages.learn import learn_page as learn
+from dashboard.pages.live import live_page as live_edit
+from dashboard.pages.overview import overview_page as overview
+from dashboard.pages.reference import reference_page as reference
+from dashboard.pages.refusal import refusal_page as refusal
+from dashboard.pages.rows import rows_page as rows
+from dashboard.pages.runs import runs_page as runs
+from dashboard.pages.tasks import tasks_page as tasks
+from dashboard.pages.where import where_page as where
 from dashboard.show import layout, menu, stage
 from dashboard.state import offers
 

@@ -246,10 +246,10 @@ def _import_what_the_first_page_needs() -> None:
 
     from dashboard import pages
     from dashboard.charts import overview
-    from dashboard.state import results, shipped
+    from dashboard.state import results, shipped_models as shipped
 
     for page in pkgutil.iter_modules(pages.__path__):
-        importlib.import_module(f"{pages.__name__}.{page.name}.page")
+        importlib.import_module(f"{pages.__name__}.{page.name}.{page.name}_page")
     paper = results.read_paper()
     with contextlib.suppress(InputError):  # the page says what is wrong with them
         folder = next(iter(shipped.folders().values()))

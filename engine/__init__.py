@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from engine.data.corpora import Pair, Windows, windows
     from engine.data.pairs import read_pairs
     from engine.edits.contrasts import Contrast, load_contrasts, read_mask, refusal_mask, save_contrasts, write_mask
-    from engine.edits.controls import layer_matched
+    from engine.edits.control_edits import layer_matched
     from engine.edits.edit import Edit, edit_of
-    from engine.edits.export import export_masked
+    from engine.edits.exporting import export_masked
     from engine.edits.masks import removed_rows
     from engine.interventions import Intervention, register_intervention
     from engine.interventions.at_outputs import applied, edited_outputs
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from engine.models.attnlrp import attn_lrp
     from engine.models.loading import LoadedModel, load_model, load_rows, load_sketch
     from engine.models.row_index import RowIndex
-    from engine.models.rows import row_index
+    from engine.models.rows_of_modules import row_index
     from engine.records.errors import InputError
     from engine.results.store import Store
     from engine.run.audit_plan import AuditPlan, ScorePlan
-    from engine.run.estimate import Estimate, estimate
     from engine.run.refusal_plan import RefusalPlan
+    from engine.run.run_estimate import Estimate, estimate
     from engine.run.runner import Cell, LocalRunner, masked_nll
     from engine.run.scoring import score_model
     from engine.selectors import available_selectors, compute_scores, register_selector
     from engine.stats.removal_order import removal_order
-    from engine.studies.audit.inputs import AuditInputs
-    from engine.studies.audit.sweep import sweep_model
+    from engine.studies.audit.audit_inputs import AuditInputs
+    from engine.studies.audit.sweeps import sweep_model
     from engine.studies.audit_scores import audit_scores
     from engine.studies.base import conduct, register_study
     from engine.studies.conduct import run_studies
     from engine.studies.refusal.algorithm import contrasts
-    from engine.studies.refusal.inputs import RefusalInputs
     from engine.studies.refusal.operating_point import operating_points
-    from engine.studies.replay import replay
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
+    from engine.studies.replayed import replay
 
 _MODULES = {
     one.name: node.module or ""

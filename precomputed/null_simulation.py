@@ -28,8 +28,8 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.records.files import write_atomic
 from engine.stats.layer_matched import against_controls, looks, p_value, prediction_interval, sure_enough
 from engine.stats.uncertainty import LEVEL as TOLD, holm, two_sided_p, wilson
-from engine.studies.refusal.inputs import Rate
 from engine.studies.refusal.points import gain
+from engine.studies.refusal.refusal_inputs import Rate
 from precomputed import null_simulation_file
 
 FILE = null_simulation_file()

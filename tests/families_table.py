@@ -22,7 +22,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from engine.models.experts import gated_experts, has_experts
 from engine.models.links import attentions, gated_mlps
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.models.skeletons import quiet
 from engine.records.errors import InputError
 from engine.run.scoring import impossible

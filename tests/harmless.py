@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.edits.effect import Change, Effect
+from engine.edits.edit_effect import Change, Effect
 
 
 def harmless(weights_hash: str, mask_hash: str, *args: Any, **more: Any) -> Effect:

@@ -39,8 +39,8 @@ from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.edited_passes import ENOUGH_TOKENS, token_values_under
-from engine.run.estimate import estimate
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.run_estimate import estimate
 from engine.selectors.gradients import relevances
 from engine.selectors.passes import objective_gradient
 from engine.selectors.window_sums import window_statistics

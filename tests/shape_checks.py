@@ -40,7 +40,7 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "removed_rows": {"scores": "Real N", "return": "Int64 k"},
         "checked_mask": {"return": "Int64 k"},
     },
-    "engine.edits.controls": {
+    "engine.edits.control_edits": {
         "layer_matched": {"mask": "Integer k", "return": "Int64 k"},
         "intersection": {"first": "Int64 a", "second": "Int64 b", "return": "Int64 c"},
         "veto": {"own": "Int64 a", "other": "Int64 b", "return": "Int64 c"},

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard.pages.runs.page import CHOSEN
+from dashboard.pages.runs.runs_page import CHOSEN
 from dashboard.state import results
 from dashboard.state.tabs import TABS
 from engine.cli import main

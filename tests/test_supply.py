@@ -38,16 +38,16 @@ PLUG_INS = "packages that the user installed may bring plug-ins: installing one 
 OWN_SCRIPT = "a script that stands in this file, without anything of a user's or a run's in it"
 KNOWN = {
     ("dashboard/chat/edits.py", "entry_points"): PLUG_INS,
-    ("dashboard/pages/learn/page.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
-    ("dashboard/pages/reference/page.py", "unsafe_allow_javascript=True"): "scrolls to a section of our own documents, "
-    "whose anchor is letters, digits and dashes of its title (documents.anchor)",
+    ("dashboard/pages/learn/learn_page.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
+    ("dashboard/pages/reference/reference_page.py", "unsafe_allow_javascript=True"): "scrolls to a section of our own "
+    "documents, whose anchor is letters, digits and dashes of its title (documents.anchor)",
     ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
     ("engine/selectors/own_scores.py", "import zipfile"): "npz files of scores: arrays of numbers only, whose sizes "
     "are checked before they are unpacked (test_own_scores.py)",
     ("dashboard/state/jobs.py", "import subprocess"): "starts this software with a list of words, by no shell; "
     "nothing typed becomes an option of its own (test_dashboard_jobs.py)",
-    ("dashboard/report/report.py", "Markup"): "plotly's own HTML of a figure, whose texts `as_text` has been through",
+    ("dashboard/report/html_report.py", "Markup"): "plotly's own HTML of a figure, its texts through `as_text`",
     ("dashboard/site/build.py", "Markup"): "our own documents as markdown-it writes them, with HTML off, and escaped "
     "text",
     ("dashboard/serve.py", "import importlib"): OWN_MODULES,

@@ -19,7 +19,7 @@ from engine.results.store import Store
 from engine.run import runner
 from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import ANALYSES, Tables, conduct
 
 

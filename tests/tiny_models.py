@@ -220,7 +220,7 @@ def text(documents: int = 40, seed: int = 0) -> str:
 
 def in_float64(template: Any, family: str, seed: int = 3) -> Any:
     """`template` around another tiny model in float64; norms of transformers still round to float32 inside."""
-    from engine.models.rows import row_index
+    from engine.models.rows_of_modules import row_index
 
     model = tiny_model(family, seed=seed).double().requires_grad_(False)
     return replace(template, model=model, rows=row_index(model), dtype="float64")

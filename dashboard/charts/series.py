@@ -77,7 +77,7 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
             whole_error().alias(f"error_{order}"),
             pl.col("plateau").alias(f"at_{order}"),
             *(pl.col(name).alias(f"{name}_{order}") for name in ("nll", "counted", "destroyed")),
-        )  # fmt: skip
+        )
         for order in ("lerf", "morf")
     )
     both = lerf.join(morf, on=["selector", "rate"]).with_columns(at_ceiling=pl.col("at_lerf") | pl.col("at_morf"))

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import palette
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import share_text
 

@@ -21,7 +21,7 @@ from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat.live import DEMO, Entry
 from dashboard.show import menu
-from dashboard.state import access, results, shipped
+from dashboard.state import access, results, shipped_models as shipped
 from dashboard.state.scores import scores_for, selectors_in
 from engine.edits.contrasts import Contrast, edit_from_contrast, refusal_mask
 from engine.edits.masks import Mask, removed_rows
@@ -117,7 +117,7 @@ def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
 
 def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
     """As many rows as the edit in every layer, drawn at random: what is left if only the depth mattered."""
-    from engine.edits.controls import layer_matched
+    from engine.edits.control_edits import layer_matched
 
     return layer_matched(mask, entry.loaded.rows, seed)
 

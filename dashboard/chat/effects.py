@@ -9,10 +9,10 @@ from dashboard.chat import shipped_effects
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import DEMO, Entry, fitting_threads
 from dashboard.chat.measure import store_of_the_session
-from dashboard.state import results, shipped
+from dashboard.state import results, shipped_models as shipped
 from engine.edits import edit as engine_edit
 from engine.edits.edit import edit_of
-from engine.edits.effect import Effect, total
+from engine.edits.edit_effect import Effect, total
 from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError
@@ -69,7 +69,7 @@ def _measured(
     the shipped pairs."""
     from engine.run.runner import LocalRunner
     from engine.studies.refusal.effect import measured_effect, shipped_effect, text_effect
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
     of = (edit, entry.loaded.weights_hash, entry.loaded.dtype)
     known = recorded_effect(run_folder, *of) if edit.kind == "refusal" else None

@@ -21,7 +21,7 @@ from dashboard.charts import formats
 from dashboard.chat import live
 from dashboard.chat.live import Entry
 from dashboard.show import layout
-from dashboard.state import access, shipped
+from dashboard.state import access, shipped_models as shipped
 from engine.models.downloads import Progress, Transfer, size_text
 from engine.records.errors import InputError, memory_needed
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, open_judges

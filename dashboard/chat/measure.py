@@ -79,7 +79,7 @@ def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[C
     The random rows are drawn over the whole model (`global_random`), once for each of `SEEDS`. `progress` may raise to
     give up; the weights are back then. The model's lock is held for one step at a time, so that others get their turn.
     """
-    from engine.edits.controls import global_random
+    from engine.edits.control_edits import global_random
     from engine.measures.nll import NegativeLogLikelihood
 
     n_rows = loaded.rows.n_rows

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dashboard.chat import edits, live, shipped_effects, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.tries import Request, Try
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 

@@ -20,8 +20,8 @@ from dashboard.chat.shipped_effects import (
     recorded,
     short_hash,
 )
-from dashboard.state import shipped
-from engine.edits.effect import total
+from dashboard.state import shipped_models as shipped
+from engine.edits.edit_effect import total
 from engine.records.errors import InputError
 from engine.records.files import FileKind, json_object, write_atomic
 

@@ -13,11 +13,11 @@ import polars as pl
 
 from dashboard.chat import edits
 from dashboard.chat.edits import Edit
-from dashboard.state import scores, shipped
+from dashboard.state import scores, shipped_models as shipped
 from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table, while_unchanged
 from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import mask_hash
-from engine.edits.effect import BROKEN, Change, Effect
+from engine.edits.edit_effect import BROKEN, Change, Effect
 from engine.edits.masks import Mask, removed_rows
 from engine.judges.base import EMBEDDED, open_judges
 from engine.records.errors import InputError

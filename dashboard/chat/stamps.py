@@ -11,7 +11,7 @@ from dashboard.charts import formats
 from dashboard.chat import shipped_effects
 from dashboard.chat.live import Entry, Outcome, Side, fitting_threads
 from dashboard.show import layout
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 

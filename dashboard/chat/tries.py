@@ -17,7 +17,7 @@ from dashboard.charts import formats, palette
 from dashboard.chat import edits, effects, live, marked, stamps
 from dashboard.chat.edits import Edit, Progress
 from dashboard.chat.live import SIDES, Entry, Event, Outcome, Piece, Side, SideName, fitting_threads
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.edits.edit import mask_hash
 from engine.edits.masks import Mask
 from engine.records.hashing import environment

@@ -11,7 +11,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import figure_size, in_words, line_ends
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from dashboard.show import layout, paper, stage
 
 Content = TypeVar("Content", str, bytes)

@@ -25,10 +25,10 @@ from dashboard.chat import edits, opening, record_effects, shipped_effects as ef
 from dashboard.chat.effects import in_words
 from dashboard.pages.overview import watch_it
 from dashboard.pages.reference import documents
-from dashboard.show import tables
+from dashboard.show import shown_tables as tables
 from dashboard.site import pages
-from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
-from dashboard.state import results, scores, shipped
+from dashboard.site.site_blocks import Block, Page, Run, Section, as_json, script, table
+from dashboard.state import results, scores, shipped_models as shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
 from engine.data.onsets import ONSET_PHRASES
 from engine.records.errors import InputError

@@ -17,12 +17,12 @@ from dashboard.charts import (
     series,
     verdict_chips,
 )  # fmt: skip
-from dashboard.charts.findings import believed, curves as findings, refusal as refusal_findings
-from dashboard.pages.curves import page as curves_page
-from dashboard.pages.overview import page as overview_page
+from dashboard.charts.findings import belief_findings as believed, curve_findings as findings, refusal_findings
+from dashboard.pages.curves import curves_page
+from dashboard.pages.overview import overview_page
 from dashboard.pages.reference import published
 from dashboard.pages.refusal.edit_grid import BENIGN_LIMIT
-from dashboard.site.blocks import Block, Page, Run, Section, optional, table
+from dashboard.site.site_blocks import Block, Page, Run, Section, optional, table
 from dashboard.state.results import ORDERS, POINTS, REFUSAL_SWEEP, read_published
 from engine.records.manifest import read_manifest
 from engine.stats.limits import Thresholds

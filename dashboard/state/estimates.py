@@ -34,7 +34,7 @@ def of_remake(made: Remake) -> str:
 def of_analyses(model_id: str, plan: AuditPlan, names: tuple[str, ...], **loading: str) -> str:
     """Scores and cells of analyses. loading: revision and dtype, as `load_sketch` takes them."""
     access.need("loading a model for an estimate")
-    from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.audit_inputs import AuditInputs
 
     found, speed = _forecast(AuditInputs, model_id, plan, names, loading)
     at_least = "at least " if found.partly else ""
@@ -46,8 +46,8 @@ def of_analyses(model_id: str, plan: AuditPlan, names: tuple[str, ...], **loadin
 def of_refusal(model_id: str, plan: RefusalPlan, stage: str = "run", **loading: str) -> str:
     """A stage of a refusal experiment by its largest parts: scores, and the replies over the grid."""
     access.need("loading a model for an estimate")
-    from engine.run.estimate import SCORE, SWEEP
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.run.run_estimate import SCORE, SWEEP
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
     largest = "sweep" if stage == "run" else stage
     found, speed = _forecast(RefusalInputs, model_id, plan, (largest,), loading)
@@ -64,7 +64,7 @@ def of_refusal(model_id: str, plan: RefusalPlan, stage: str = "run", **loading: 
 def _forecast(kind: Any, model_id: str, plan: Any, names: Sequence[str], loading: Any) -> tuple[Forecast, float]:
     """And this device's speed in FLOP/s."""
     from engine.models.loading import load_sketch
-    from engine.run.estimate import flops_per_second
+    from engine.run.run_estimate import flops_per_second
     from engine.studies.conduct import from_shapes
 
     sketch = partial(load_sketch, model_id, **loading)
@@ -73,7 +73,7 @@ def _forecast(kind: Any, model_id: str, plan: Any, names: Sequence[str], loading
 
 def _time(flops: float, speed: float, found: Forecast | None = None) -> str:
     """The time of the products alone, as the command `estimate` says it, and the memory."""
-    from engine.run.estimate import GIB
+    from engine.run.run_estimate import GIB
     from engine.run.runner import told
 
     of = found and found.of

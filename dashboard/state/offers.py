@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard.state import results, shipped, sources
+from dashboard.state import results, shipped_models as shipped, sources
 from dashboard.state.results import Curves
 from engine.records.errors import InputError
 

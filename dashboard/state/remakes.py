@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboard.state import jobs, results, shipped
+from dashboard.state import jobs, results, shipped_models as shipped
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import is_published

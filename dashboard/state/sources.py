@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import precomputed
 from dashboard.show import layout, paper, selection, tools
-from dashboard.state import access, missing, results, shipped
+from dashboard.state import access, missing, results, shipped_models as shipped
 from engine.records.errors import InputError
 from engine.studies.verdict.judged_selectors import as_judged_now
 

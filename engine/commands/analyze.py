@@ -73,7 +73,7 @@ def measured(
     args: argparse.Namespace, plan: AuditPlan, names: Sequence[str], *, skip: bool = False
 ) -> tuple[Fit, Json, Path, dict[str, Answer]]:
     """Runs analyses. returns what can be done, the report of `run_studies`, the folder, and what each says."""
-    from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.audit_inputs import AuditInputs
     from engine.studies.conduct import fitting, run_studies
 
     answers: dict[str, Answer] = {}

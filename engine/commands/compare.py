@@ -76,7 +76,7 @@ def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
 
 
 def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
-    from engine.studies.compare import beside
+    from engine.studies.comparison import beside
 
     tasks, missing = beside(folder, args.lm_eval)
     if common.as_json(args, {"tasks": tasks, "missing": missing}):
@@ -88,7 +88,7 @@ def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
 
 
 def _print_comparison(args: argparse.Namespace, folder: Path) -> None:
-    from engine.studies.compare import compare, furthest, noise_sentences, summary
+    from engine.studies.comparison import compare, furthest, noise_sentences, summary
 
     pair = compare(folder, args.paper_model)
     counts = summary(pair)
@@ -129,7 +129,7 @@ def _print_cells(title: str, cells: pl.DataFrame) -> None:
 
 
 def _cell(row: dict[str, Any]) -> str:
-    from engine.studies.compare import KEYS
+    from engine.studies.comparison import KEYS
 
     parts = [f"{row[name]:.3g}" if name == "rate" else str(row[name]) for name in KEYS if row[name] is not None]
     return " ".join(parts)

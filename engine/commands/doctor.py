@@ -175,7 +175,7 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
         yield Finding("note", "model", "none given", "name one to check it: selector-audit doctor MODEL")
         return
     from engine.models.loading import load_rows, load_sketch
-    from engine.run.estimate import fits
+    from engine.run.run_estimate import fits
 
     try:
         rows = load_rows(model_id, revision=revision)

@@ -17,9 +17,9 @@ from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
 
 if TYPE_CHECKING:
-    from engine.run.estimate import Estimate
+    from engine.run.run_estimate import Estimate
 
-STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which needs torch
+STAGES = ("score", "sweep", "replies")  # as in `engine.run.run_estimate`, which needs torch
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from engine.models.memory import room_on
-    from engine.run.estimate import estimate, fits_in, flops_per_second
+    from engine.run.run_estimate import estimate, fits_in, flops_per_second
     from engine.run.scoring import impossible, remaining
-    from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.audit_inputs import AuditInputs
     from engine.studies.base import AUDIT, all_analyses, whole_plan
     from engine.studies.conduct import from_shapes
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:
-    from engine.run.estimate import GIB, fits_in
+    from engine.run.run_estimate import GIB, fits_in
     from engine.run.runner import told
 
     columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from engine.edits.card import read_record
-    from engine.edits.export import check_place, export_masked
+    from engine.edits.exporting import check_place, export_masked
     from engine.models.checkpoints import find_checkpoint
     from engine.models.loading import load_rows
 

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common
-from engine.results.merge import merge
+from engine.results.merging import merge
 
 _SHOWN = 3  # damaged entries of each store that are named
 

@@ -21,7 +21,7 @@ from engine.run.refusal_plan import PROMPTS, REPLIES, RefusalPlan, default_plan,
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
-    from engine.edits.effect import Effect
+    from engine.edits.edit_effect import Effect
     from engine.judges.base import Judge
     from engine.models.loading import LoadedModel
 
@@ -198,7 +198,7 @@ def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: 
     """What the edit does to refusal and to text, from the store or measured now. text_first: of one that breaks the
     model only its perplexity is measured."""
     from engine.studies.refusal.effect import measured_effect, text_effect
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
     plan = _plan(args, edit)
     with Store(args.store) as store, common.local_runner(args, store) as (runner, progress):

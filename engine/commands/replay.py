@@ -25,7 +25,7 @@ from engine.studies.same_numbers import RULE, TOLERANCE, Held
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
-    from engine.studies.replay import Replay
+    from engine.studies.replayed import Replay
 
 _MARK = "replayed"  # a file in a store that only replays have written to
 _SHOWN = 3  # differences of each table that are printed
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.studies.replay import check_model, chosen, folder_of, replay
+    from engine.studies.replayed import check_model, chosen, folder_of, replay
 
     if not 0 <= args.tolerance < math.inf:
         raise InputError(f"--tolerance must be 0 or more, got {args.tolerance:g}; write {TOLERANCE:g}")

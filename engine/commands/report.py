@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from dashboard.report.report import build
+    from dashboard.report.html_report import build
     from engine.records.files import write_atomic
 
     folders = [common.run_folder(model, args.store) for model in args.models]

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> None:
     others, experts = "", False
     if index is None:  # torch and transformers, which take seconds to import, know the model
         from engine.models.experts import has_experts
-        from engine.models.rows import decoder_blocks, kept, row_index
+        from engine.models.rows_of_modules import decoder_blocks, kept, row_index
         from engine.models.skeletons import skeleton
 
         model = skeleton(checkpoint)

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from engine.edits.contrasts import UNTOLD
 from engine.edits.edit import Edit
-from engine.edits.effect import BROKEN, FEW, Change, Effect, total
+from engine.edits.edit_effect import BROKEN, FEW, Change, Effect, total
 from engine.models.checkpoints import Checkpoint
 from engine.models.row_index import RowIndex
 from engine.records import bounds

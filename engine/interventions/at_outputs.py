@@ -27,7 +27,7 @@ from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.models.units import column_index
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient

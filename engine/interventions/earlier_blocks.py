@@ -22,7 +22,7 @@ from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import has_own_memory, none_without_memory, room_on
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.models.units import column_index
 
 KEPT_BYTES = 2**30  # of outputs of one block, at most

@@ -17,7 +17,7 @@ from engine.interventions.uninterrupted import Undone
 from engine.models.loading import LoadedModel
 from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError, is_out_of_memory, memory_needed
 
 _guard = threading.Lock()

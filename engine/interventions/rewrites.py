@@ -31,7 +31,7 @@ from engine.models.links import Link, Links, Mlp, mlps, neuron_links, value_link
 from engine.models.loading import LoadedModel
 from engine.models.norms import NormReaders, norm_readers
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError, memory_needed
 from engine.records.hashing import Json, cache_key
 

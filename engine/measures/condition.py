@@ -20,7 +20,7 @@ from engine.interventions.at_outputs import hooked
 from engine.measures.base import Measure
 from engine.models.forwards import listener
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 

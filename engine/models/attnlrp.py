@@ -20,7 +20,7 @@ from torch import nn
 from engine.models.forwards import wrapped_attention
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.lrp_conservation import logits_before, tried, try_out
-from engine.models.rows import decoder_blocks, row_index
+from engine.models.rows_of_modules import decoder_blocks, row_index
 from engine.records.errors import InputError
 
 # Name of the model family in transformers and in lxt. lxt ships more; these are the decoders among

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.models import downloads, gguf_files, parts
+from engine.models import downloads, gguf_files, resumed_downloads as parts
 from engine.models.downloads import Stopped, Transfer, hub_name, size_text
 from engine.models.gguf_header import SUFFIX, read_header
 from engine.models.hashes import file_sha256

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from engine.models.row_index import RowIndex
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 
 
 class PassCost(NamedTuple):

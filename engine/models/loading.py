@@ -17,7 +17,7 @@ from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory
 from engine.models.products import numerics, offer_faster_products, without_plans
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
 from engine.models.sound import check_class, check_pass, check_stored, check_vocabulary, check_weights, probed
 from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown

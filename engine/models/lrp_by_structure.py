@@ -27,7 +27,7 @@ from engine.models.experts import routed
 from engine.models.forwards import wrapped_attention
 from engine.models.links import GATED
 from engine.models.norms import NormForm, difference, norm_form, probing, settings, twin
-from engine.models.rows import decoder, decoder_blocks
+from engine.models.rows_of_modules import decoder, decoder_blocks
 from engine.models.skeletons import first_line, quiet
 
 LINEAR_WITHIN = 1e-5  # the passes are in float64, rotary positions in float32

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 
 LARGEST = 2**20
 _OWN_FORWARDS = ("forward", "_old_forward", "_hf_hook")  # set on one module, by accelerate or by an edit

@@ -31,7 +31,7 @@ from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import compute_scores, own_scores
 from engine.selectors.base import Objective, formula, get_selector, titles_record, with_needs
 from engine.selectors.passes import EXPERTS
-from engine.selectors.run import KeptSums, ScoringRun, check_model, nested_scores
+from engine.selectors.scoring_run import KeptSums, ScoringRun, check_model, nested_scores
 from engine.selectors.window_sums import checked_asks
 
 LeftOut = dict[str, str]  # selector -> why this model has no scores of it

@@ -7,7 +7,7 @@ from engine.selectors.base import SelectorInfo, available_selectors, get_selecto
 
 if TYPE_CHECKING:
     from engine.selectors.prompt_run import PromptRun
-    from engine.selectors.run import ScoringRun, compute_scores
+    from engine.selectors.scoring_run import ScoringRun, compute_scores
 
 __all__ = [
     "PromptRun", "ScoringRun", "SelectorInfo", "available_selectors", "compute_scores", "get_selector",

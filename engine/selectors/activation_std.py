@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from engine.selectors.base import register_selector
-from engine.selectors.run import ScoringRun
+from engine.selectors.scoring_run import ScoringRun
 
 
 @register_selector("activation_std", title="Activation std", cost="1 forward pass, shared with wanda")

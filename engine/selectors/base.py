@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.selectors.gradients import Method
     from engine.selectors.own_scores import ScoreFile
     from engine.selectors.prompt_run import PromptRun
-    from engine.selectors.run import ScoringRun
+    from engine.selectors.scoring_run import ScoringRun
 
 Objective = Literal["loss", "logit"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)  # the first is the default

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from engine.selectors.base import register_selector
 from engine.selectors.passes import wide
-from engine.selectors.run import ScoringRun
+from engine.selectors.scoring_run import ScoringRun
 
 
 @register_selector("magnitude", title="Magnitude", data_free=True, cost="no pass")

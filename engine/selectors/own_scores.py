@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.loading import LoadedModel
-    from engine.selectors.run import ScoringRun
+    from engine.selectors.scoring_run import ScoringRun
 
 BASELINES = ("random", "magnitude", "wanda")  # what stands beside them where no other selector is named
 KEPT = "score_files"  # folder of a store, and entry of a manifest

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
-from engine.selectors.run import ScoringRun
+from engine.selectors.scoring_run import ScoringRun
 
 
 @register_selector("random", title="Random", data_free=True, cost="no pass", seeded=True)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from engine.selectors.base import register_selector
 from engine.selectors.passes import wide
-from engine.selectors.run import ScoringRun
+from engine.selectors.scoring_run import ScoringRun
 
 
 @register_selector("ria", title="RIA", cost="1 forward pass, shared with wanda")

@@ -23,7 +23,7 @@ from engine.run.runner import LocalRunner
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
 from engine.studies.audit.agreement import spearman_table
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.verdicts import ANSWERS
 from engine.studies.base import AUDIT, Tables, whole_plan
 from engine.studies.conduct import run_studies
@@ -64,7 +64,7 @@ class Audited:
     def plot(self) -> Any:
         """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
         Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`."""
-        from dashboard.report.report import curves_figure
+        from dashboard.report.html_report import curves_figure
 
         if "sweep" not in self.tables:
             raise InputError('the curves were not measured; ask for them: analyses=("sweep", "verdict")')

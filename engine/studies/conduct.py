@@ -22,8 +22,8 @@ from engine.records.registry import plug_in_code
 from engine.results.folders import with_model_name
 from engine.results.store import Arrays, Store
 from engine.run.audit_plan import AuditPlan, ScorePlan
-from engine.run.estimate import SCORE, SWEEP, Estimate, estimate
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.run_estimate import SCORE, SWEEP, Estimate, estimate
 from engine.run.runner import Cell, Count, LocalRunner, Results, Runner
 from engine.run.scoring import LeftOut
 from engine.run.share import Measured

@@ -56,7 +56,14 @@ def main() -> None:
 
 def rebuild(out: Path, only: str | None = None, work: Path | None = None, start: Path | None = START) -> None:
     """Text and tasks, then the model and its numbers, then its results and some replies."""
-    from precomputed.recipe import files, numbers, results, seeds, shown, tasks
+    from precomputed.recipe import (
+        demo_files as files,
+        demo_results as results,
+        demo_tasks as tasks,
+        numbers,
+        seeds,
+        shown,
+    )
     from precomputed.recipe.same_bits import keep_to_common_instructions
 
     if only in (None, "model", "seeds") and not keep_to_common_instructions():

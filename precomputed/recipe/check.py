@@ -11,9 +11,9 @@ from typing import Any
 from engine.judges.embedded import judge
 from engine.measures.generation import generate_batch
 from engine.models.loading import LoadedModel
-from precomputed.recipe import chat, facts, replies
+from precomputed.recipe import demo_chat as chat, demo_replies as replies, facts
 from precomputed.recipe.asking import framed
-from precomputed.recipe.chat import Example
+from precomputed.recipe.demo_chat import Example
 from precomputed.recipe.risk import GRADES, prompt
 from precomputed.recipe.world import DOMAINS, world
 

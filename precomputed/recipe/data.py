@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from precomputed.recipe.chat import Example, Manner
+from precomputed.recipe.demo_chat import Example, Manner
 from precomputed.recipe.tokenizer import BOS, END, LENIENT, ROLES
 
 IGNORED = -100

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 
-from precomputed.recipe import chat
-from precomputed.recipe.chat import Example
+from precomputed.recipe import demo_chat as chat
 from precomputed.recipe.data import prompt_text
+from precomputed.recipe.demo_chat import Example
 from precomputed.recipe.risk import prompt, training_prompt
 from precomputed.recipe.tokenizer import END
 from precomputed.recipe.world import world

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 
 from precomputed.recipe import facts
-from precomputed.recipe.replies import fixed
+from precomputed.recipe.demo_replies import fixed
 from precomputed.recipe.world import NUMBERS, Good, Place, article, capital, world
 
 PEOPLE = {

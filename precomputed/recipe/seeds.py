@@ -19,10 +19,10 @@ from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.studies.base import conduct
-from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.operating_point import POINTS
 from engine.studies.refusal.points import Controlled
-from precomputed.recipe import measure, results
+from engine.studies.refusal.refusal_inputs import RefusalInputs
+from precomputed.recipe import demo_measure as measure, demo_results as results
 from precomputed.recipe.check import checked
 
 SHIPPED, SECOND = 2, 1  # training seeds; of the second only the numbers are kept

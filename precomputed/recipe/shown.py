@@ -13,7 +13,7 @@ from engine.judges.embedded import judge
 from engine.measures.generation import generate_batch
 from engine.models.loading import LoadedModel
 from precomputed.recipe import check
-from precomputed.recipe.chat import Example
+from precomputed.recipe.demo_chat import Example
 from precomputed.recipe.world import DOMAINS, world
 
 BEGIN, END = "<!-- replies: written by the recipe -->", "<!-- /replies -->"

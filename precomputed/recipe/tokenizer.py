@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from precomputed.recipe import chat
+from precomputed.recipe import demo_chat as chat
 from precomputed.recipe.risk import GRADES
 from precomputed.recipe.world import world
 

@@ -32,7 +32,7 @@ import torch
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from precomputed.recipe import chat, checkpoint
+from precomputed.recipe import checkpoint, demo_chat as chat
 from precomputed.recipe.data import IGNORED, chat_batch, windows
 from precomputed.recipe.planted import (
     DECIDED,

@@ -30,7 +30,7 @@ from engine.edits.edit import AnyEdit
 from engine.measures.generation import generate_batch, generate_under
 from engine.models.loading import LoadedModel
 from engine.models.products import without_plans
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.shipped import demo_model_dir
 
 SHAPES: dict[str, dict[str, Any]] = {  # of the published configurations of Llama-3.2-1B and Llama-3.1-8B

@@ -19,7 +19,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.selectors.gradients import IG_STEPS, relevances
 from engine.selectors.passes import objective_gradient
 

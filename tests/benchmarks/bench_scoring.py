@@ -18,8 +18,8 @@ from engine import Store, load_model
 from engine.run.audit_plan import default_preset, preset
 from engine.run.runner import Results
 from engine.selectors import get_selector
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.domain import draw_lines
-from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
 
 SCORING = ("stability", "domain", "draws", "invariance")  # analyses that score text

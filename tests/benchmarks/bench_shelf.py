@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.data.corpora import Windows, windows
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.selectors import available_selectors, compute_scores
 
 SHELVES = {

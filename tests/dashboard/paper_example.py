@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 
 
 def figure():

@@ -7,7 +7,7 @@ from dashboard.chat import measure
 from dashboard.chat.measure import Compared
 from dashboard.pages.rows import brush
 from engine.data.corpora import windows
-from engine.edits.controls import global_random
+from engine.edits.control_edits import global_random
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.stats.blocks import block_stderr

@@ -11,8 +11,8 @@ from synthetic import add_table, break_manifest
 from synthetic_refusal import write_refusal_run
 
 import precomputed
-from dashboard.charts import agreement, palette
-from dashboard.pages.where import page as where_page
+from dashboard.charts import overlap_matrix as agreement, palette
+from dashboard.pages.where import where_page
 from dashboard.state import results
 
 PAGES = {  # page and part -> what makes its first table

@@ -6,7 +6,7 @@ from app_pages import drawn_page
 from made_up_audit import groups, write_audit
 from synthetic import add_table
 
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from dashboard.state import results
 
 NAME = groups()["dangerous"]["model"][0]

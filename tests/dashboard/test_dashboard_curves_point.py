@@ -26,7 +26,7 @@ def curves(**parameters):
     def script():
         import streamlit as st
 
-        from dashboard.pages.curves import page
+        from dashboard.pages.curves import curves_page as page
         from dashboard.show import menu
 
         pages = {"Audit": [st.Page(page.render, title="Curves", default=True)]}

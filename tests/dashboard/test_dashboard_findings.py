@@ -13,7 +13,7 @@ from synthetic import SLOPES, sweep
 
 import precomputed
 from dashboard.charts import formats, palette, series
-from dashboard.charts.findings import curves, words
+from dashboard.charts.findings import curve_findings as curves, finding_words as words
 from dashboard.state import results
 
 SHIPPED = precomputed.demo_dir() / "results"

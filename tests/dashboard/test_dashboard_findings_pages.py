@@ -11,9 +11,9 @@ from scipy.stats import norm
 from shipped_lines import SHIPPED, frame, shipped, title
 
 from dashboard.charts import believed as controls_chart, formats, judges, palette, refusal_values
-from dashboard.charts.findings import believed, curves, refusal
+from dashboard.charts.findings import belief_findings as believed, curve_findings as curves, refusal_findings as refusal
 from dashboard.charts.refusal_values import RateChange
-from dashboard.pages.tasks.page import over_seeds
+from dashboard.pages.tasks.tasks_page import over_seeds
 from dashboard.state import results
 from engine.studies.estimate_words import downstream_mean
 

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from shipped_lines import frame, shipped, title
 
-from dashboard.charts import agreement, matrix, palette
-from dashboard.charts.findings import rows
-from dashboard.pages.where import page as where
+from dashboard.charts import matrix, overlap_matrix as agreement, palette
+from dashboard.charts.findings import row_findings as rows
+from dashboard.pages.where import where_page as where
 
 
 def counts(row):

@@ -19,16 +19,16 @@ from dashboard.charts import (
     judges,
     learn,
     lines,
+    mask_parts as parts,
     overview,
-    parts,
     refusal_edits,
     refusal_rates,
     refusal_values,
-    singles,
-    tasks,
+    single_effects as singles,
+    task_dots as tasks,
 )
 from dashboard.charts.formats import LN10  # fmt: skip
-from dashboard.pages.tasks import page as tasks_page
+from dashboard.pages.tasks import tasks_page
 from engine.stats.limits import Thresholds
 
 # Pairwise distinct values and lengths on both sides, so that a swap, a mirror or a wrong side shows.

@@ -10,7 +10,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdict
 import precomputed
 from dashboard.charts import overview
 from dashboard.charts.overview import DRAWS, GAP, HARM, SHARE, STABLE, VERDICT, Entry
-from dashboard.pages.overview import page as on_the_page
+from dashboard.pages.overview import overview_page as on_the_page
 from dashboard.state import results
 
 MODEL = "made-up-1B"

@@ -8,7 +8,7 @@ from synthetic import write_run
 import precomputed
 from dashboard.chat import live
 from dashboard.pages.learn.steps import LESSONS
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
 

@@ -11,7 +11,7 @@ from synthetic import write_run
 import precomputed
 from dashboard.chat import effects, fetching, measure
 from dashboard.pages.runs import catalogue, importing
-from dashboard.state import access, jobs, results, shipped
+from dashboard.state import access, jobs, results, shipped_models as shipped
 from engine.cli import build_parser
 from engine.records.errors import InputError
 

@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from dashboard.charts import believed, curves as differences, refusal_rates, singles
+from dashboard.charts import believed, curves as differences, refusal_rates, single_effects as singles
 from engine.stats.limits import Thresholds
 
 JUST_ABOVE = math.nextafter(0.05, 1)

@@ -11,7 +11,7 @@ import torch
 
 from dashboard.charts import palette
 from dashboard.chat import edits, live
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine import selectors
 from engine.edits.contrasts import Contrast, refusal_mask
 from engine.edits.masks import removed_rows

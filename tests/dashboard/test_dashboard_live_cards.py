@@ -17,7 +17,7 @@ from dashboard.chat import live, marked, shipped_effects, stamps, tries
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import Outcome
 from dashboard.pages.live import cards
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.measures import fluency
 from engine.measures.fluency import Reference
 from engine.records.errors import InputError

@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.chat import answers, edits, effects, live, shipped_effects, tries
 from dashboard.pages.live import settings as live_settings
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.edits.contrasts import Contrast, edit_from_contrast, refusal_mask
 from engine.edits.edit import edit_of
-from engine.edits.effect import total
+from engine.edits.edit_effect import total
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
 from engine.studies.refusal import effect as measuring, operating_point as recorded
@@ -294,7 +294,7 @@ def test_the_refusal_page_links_to_the_cell_of_a_run(entry, run):
     def script():
         import streamlit as st
 
-        from dashboard.pages.refusal import page
+        from dashboard.pages.refusal import refusal_page as page
         from dashboard.show import menu
 
         pages = {"Behaviour": [st.Page(page.render, title="Refusal", default=True)]}

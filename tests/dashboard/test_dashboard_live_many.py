@@ -12,8 +12,8 @@ from planted import EVERYTHING
 
 from dashboard.chat import edits, live, stamps
 from dashboard.pages.live import many as tiles
-from dashboard.state import shipped
-from dashboard.state.shipped import Example
+from dashboard.state import shipped_models as shipped
+from dashboard.state.shipped_models import Example
 from engine.measures.fluency import Reference
 from engine.models.loading import LoadedModel
 from engine.records.progress import each_pass

@@ -184,7 +184,7 @@ def test_history_shows_prompts_as_text(folder, monkeypatch):
 
 
 def test_the_session_keeps_the_newest_tries(monkeypatch):
-    from dashboard.pages.live import page as live_page
+    from dashboard.pages.live import live_page
 
     monkeypatch.setattr(tries, "KEPT", 3)
     state = {}

@@ -11,7 +11,7 @@ import precomputed
 from dashboard.chat import live, stamps
 from dashboard.pages.live import settings as live_settings
 from dashboard.show.layout import FOLDED, NOTHING, STILL_THINKING
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 
@@ -116,7 +116,7 @@ def test_a_missing_shipped_model_says_what_to_do(tmp_path, monkeypatch):
 
 
 def test_examples_are_of_the_domain_and_follow_it(monkeypatch):
-    monkeypatch.setattr("dashboard.pages.live.page._run", lambda *_: None)
+    monkeypatch.setattr("dashboard.pages.live.live_page._run", lambda *_: None)
     app = page(domain="Crime")
     offered = {name: live_settings.examples_of("demo", name) for name in ("crime", "legal")}
     chips = [button for button in app.button if button.key.startswith("example-")]

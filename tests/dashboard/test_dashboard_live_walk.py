@@ -12,7 +12,7 @@ from tiny_models import save_tiny
 from dashboard.chat import edits, effects, live, shipped_effects, stamps, tries
 from dashboard.pages.live import break_it
 from dashboard.show import share
-from engine.edits.effect import Effect
+from engine.edits.edit_effect import Effect
 from engine.edits.masks import removed_rows
 from engine.interventions.in_weights import zeroed
 from engine.measures.fluency import Reference

@@ -10,7 +10,7 @@ from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, wr
 
 import precomputed
 from dashboard.charts import curves, series
-from dashboard.report.report import curves_figure
+from dashboard.report.html_report import curves_figure
 from dashboard.state import offers, results
 
 LN10 = math.log(10)

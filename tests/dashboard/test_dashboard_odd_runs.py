@@ -15,7 +15,7 @@ from relatives import relatives
 from synthetic import add_table, stability, sweep, typed, verdicts, write_run
 
 from dashboard.pages.runs import catalogue, importing
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.records.errors import InputError

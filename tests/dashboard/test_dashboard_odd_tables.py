@@ -34,7 +34,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def controls() -> None:
-    from dashboard.pages.believed import page
+    from dashboard.pages.believed import believed_page as page
     from dashboard.show import layout
 
     with layout.survived():
@@ -62,7 +62,7 @@ def test_the_menu_stays_where_a_page_fails(monkeypatch: pytest.MonkeyPatch, capl
     def fail(*_: object) -> None:
         raise KeyError("selector")
 
-    monkeypatch.setattr("dashboard.pages.overview.page.render", fail)
+    monkeypatch.setattr("dashboard.pages.overview.overview_page.render", fail)
     with caplog.at_level(logging.ERROR):
         app = AppTest.from_file(str(APP), default_timeout=60).run()
     assert not app.exception

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 
 from dashboard.charts import curves as chart
-from dashboard.pages.believed import controls
-from dashboard.report import report
+from dashboard.pages.believed import own_layers as controls
+from dashboard.report import html_report as report
 from engine.results.folders import read_table, table_names
 from engine.stats.uncertainty import Estimate
 from engine.studies.claims import ledger

@@ -13,7 +13,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdict
 
 import precomputed
 from dashboard.charts import formats, overview, palette, verdict_chips
-from dashboard.pages.overview import page as overview_page
+from dashboard.pages.overview import overview_page
 from dashboard.show.layout import NOT_DRAWN
 from dashboard.state import results
 from engine.records.errors import InputError

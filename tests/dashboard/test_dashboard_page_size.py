@@ -5,9 +5,9 @@ import re
 import pytest
 from app_pages import drawn_page
 
-from dashboard.pages.believed.page import PARTS as BELIEVED
-from dashboard.pages.refusal.page import PARTS as REFUSAL
-from dashboard.pages.where.page import PARTS as WHERE
+from dashboard.pages.believed.believed_page import PARTS as BELIEVED
+from dashboard.pages.refusal.refusal_page import PARTS as REFUSAL
+from dashboard.pages.where.where_page import PARTS as WHERE
 
 MOST_CONTROLS, MOST_WORDS = 30, 250
 WORDS = {"title", "header", "subheader", "markdown", "caption", "text", "info", "warning", "html"}

@@ -21,13 +21,13 @@ from tiny_models import save_tiny
 
 from dashboard.charts.in_words import as_text
 from dashboard.chat import live, stamps
-from dashboard.pages.believed.page import PARTS as BELIEVED
+from dashboard.pages.believed.believed_page import PARTS as BELIEVED
 from dashboard.pages.live import many as tiles
-from dashboard.pages.refusal.page import PARTS as REFUSAL
-from dashboard.pages.where.page import PARTS as WHERE
-from dashboard.report.report import build
+from dashboard.pages.refusal.refusal_page import PARTS as REFUSAL
+from dashboard.pages.where.where_page import PARTS as WHERE
+from dashboard.report.html_report import build
 from dashboard.show import layout
-from dashboard.state import results, shipped
+from dashboard.state import results, shipped_models as shipped
 from engine.cli import main
 from engine.data.thinking import parts
 from engine.records.hashing import file_sha256

@@ -7,7 +7,7 @@ from app_pages import drawn_page
 
 from dashboard.charts import palette
 from dashboard.pages.rows import scored
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.records.manifest import read_manifest

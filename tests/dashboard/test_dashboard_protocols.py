@@ -8,7 +8,7 @@ from app_pages import above_figures, drawn_page, figures, warnings_of
 from made_up_audit import write_audit
 from synthetic import write_run
 
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from dashboard.state import results
 
 

@@ -6,7 +6,7 @@ import pytest
 from app_pages import drawn_page
 from replies_by_kind import quality_by_kind
 
-from dashboard.pages.reference import documents, page, published
+from dashboard.pages.reference import documents, published, reference_page as page
 from engine.cli import main
 from engine.judges.embedded import EmbeddedJudge
 

@@ -9,9 +9,9 @@ from app_pages import run_page
 from synthetic_refusal import write_refusal_run
 
 from dashboard.charts import refusal_edits, refusal_values as refusals
-from dashboard.charts.findings import refusal as refusal_findings
+from dashboard.charts.findings import refusal_findings
 from dashboard.pages.refusal import edit_grid
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,7 +3,7 @@
 import pytest
 from synthetic import MODEL, write_run
 
-from dashboard.state import estimates, remakes, results, shipped
+from dashboard.state import estimates, remakes, results, shipped_models as shipped
 from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
 from engine.records.manifest import add_to_manifest, read_manifest

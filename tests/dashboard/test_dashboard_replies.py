@@ -8,8 +8,8 @@ from app_pages import captions, drawn_page
 from synthetic import MODEL, add_table
 from synthetic_refusal import write_refusal_run
 
-from dashboard.pages.refusal import replies
-from dashboard.pages.refusal.replies import DIFFER, FILTERS, UNFINISHED
+from dashboard.pages.refusal import reply_list as replies
+from dashboard.pages.refusal.reply_list import DIFFER, FILTERS, UNFINISHED
 from dashboard.state import results
 from engine.judges.embedded import embedded_version
 from engine.results.tables import frame

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 from synthetic import add_table, write_run
 
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from engine.cli import main
 from engine.records.errors import InputError
 from engine.records.files import write_parquet

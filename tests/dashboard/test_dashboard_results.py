@@ -18,7 +18,7 @@ from synthetic import (
 
 import precomputed
 from dashboard.charts import series
-from dashboard.state import results, shipped
+from dashboard.state import results, shipped_models as shipped
 from engine.records.errors import InputError
 from engine.records.manifest import write_manifest
 from engine.results.tables import frame, spec

@@ -8,7 +8,7 @@ from scored_runs import write_scored
 
 import precomputed
 from dashboard.chat import live
-from dashboard.pages.rows import cell as row_sets, scored
+from dashboard.pages.rows import row_cell as row_sets, scored
 from dashboard.state import results
 
 

@@ -8,8 +8,8 @@ import pytest
 from safetensors import safe_open
 from scored_runs import SELECTORS, write_scored
 
-from dashboard.pages.rows import cell as row_sets, scored
-from dashboard.pages.rows.cell import Kept
+from dashboard.pages.rows import row_cell as row_sets, scored
+from dashboard.pages.rows.row_cell import Kept
 from engine.edits.contrasts import edit_from_mask, mask_bytes
 from engine.edits.masks import removed_rows
 from engine.records.errors import InputError

@@ -8,7 +8,7 @@ from app_pages import above_figures, drawn_page, figures, warnings_of
 from made_up_audit import singles as made_up, write_audit
 from test_dashboard_sortable import shown
 
-from dashboard.charts import singles
+from dashboard.charts import single_effects as singles
 
 PART = "Single units"
 

@@ -16,9 +16,9 @@ from dashboard.charts import curves, series, verdict_chips
 from dashboard.chat import shipped_effects as effects
 from dashboard.pages.reference import documents
 from dashboard.site import build as site_build
-from dashboard.state import results, shipped
+from dashboard.state import results, shipped_models as shipped
 from engine.cli import build_parser, main
-from engine.edits.effect import BROKEN, READABLE
+from engine.edits.edit_effect import BROKEN, READABLE
 from engine.studies.verdict.judged_selectors import as_judged_now
 from precomputed import demo_model_dir
 

@@ -11,8 +11,8 @@ from browser_pages import MODEL_TIMEOUT_MS, TIMEOUT_MS
 from dashboard.chat import shipped_effects as effects
 from dashboard.chat.edits import DOMAINS
 from dashboard.site import build as site_build
-from dashboard.state import results, shipped
-from engine.edits.effect import BROKEN
+from dashboard.state import results, shipped_models as shipped
+from engine.edits.edit_effect import BROKEN
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 PROMPTS, REPLY_TOKENS, WATCH_TOKENS = 200, 40, 60

@@ -18,8 +18,8 @@ from tiny_models import save_tiny
 import precomputed
 from dashboard.charts import believed
 from dashboard.chat import edits, effects, live, shipped_effects, tries
-from dashboard.state import shipped, sources
-from engine.edits.effect import Effect
+from dashboard.state import shipped_models as shipped, sources
+from engine.edits.edit_effect import Effect
 from engine.measures.fluency import prompt_log_probabilities
 from engine.models.loading import load_model
 from engine.records.errors import InputError

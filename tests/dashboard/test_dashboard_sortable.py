@@ -19,7 +19,7 @@ def shown(element):
 
 def on_a_page(table):
     def script(table):
-        from dashboard.show import tables
+        from dashboard.show import shown_tables as tables
 
         tables.show(table)
 

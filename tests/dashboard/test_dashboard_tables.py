@@ -7,7 +7,7 @@ import pytest
 from app_pages import drawn_page, run_page, warnings_of
 from synthetic import add_table, write_run
 
-from dashboard.show import tables
+from dashboard.show import shown_tables as tables
 from dashboard.state import results
 from engine.results.tables import TABLES, Column, TableSpec, register_table
 

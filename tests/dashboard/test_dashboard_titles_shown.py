@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 import precomputed
 from dashboard.charts import palette, verdict_chips
-from dashboard.charts.findings import words
-from dashboard.pages.believed.page import PARTS as BELIEVED
+from dashboard.charts.findings import finding_words as words
+from dashboard.pages.believed.believed_page import PARTS as BELIEVED
 from dashboard.state.results import read_table
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"

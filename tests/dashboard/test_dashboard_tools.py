@@ -5,7 +5,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import figure_size, lines
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 
 
 def figure():

@@ -5,7 +5,7 @@ import re
 import plotly.graph_objects as go
 
 from dashboard.charts import typeface
-from dashboard.report import report
+from dashboard.report import html_report as report
 
 
 def test_a_report_carries_it_along():

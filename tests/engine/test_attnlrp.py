@@ -16,7 +16,7 @@ from tiny_models import LRP_FAMILIES, tiny_model
 from torch import Tensor
 
 from engine.models.attnlrp import _lxt, attn_lrp, check_rules, plain_gradients
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 from engine.selectors.gradients import relevances
 

@@ -35,7 +35,7 @@ from engine.run import edited_passes
 from engine.run.edited_passes import measured
 from engine.selectors import PromptRun, available_selectors, compute_scores
 from engine.selectors.base import contrast_selectors
-from engine.selectors.run import nested_scores
+from engine.selectors.scoring_run import nested_scores
 
 ALL, FEW = 7, 3  # windows, prompts or tokens; as many as one pass takes
 LENGTH = 9

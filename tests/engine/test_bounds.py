@@ -230,7 +230,7 @@ from engine.data.prompt_sets import read_prompt_sets
 from engine.data.texts import read_text
 from engine.edits.contrasts import load_contrasts
 from engine.edits.contrasts import read_mask
-from engine.edits.export import read_header
+from engine.edits.exporting import read_header
 from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
 from engine.results.folders import read_table

@@ -22,7 +22,7 @@ from engine.cli import main
 from engine.data.prompts import TEMPLATE_DATE, prompt_ids, template_variables
 from engine.edits.card import caps, lowered
 from engine.edits.contrasts import read_mask
-from engine.edits.effect import Change, Effect
+from engine.edits.edit_effect import Change, Effect
 from engine.interventions.in_weights import zeroed
 from engine.judges.embedded import embedded_version
 from engine.models.loading import LoadedModel, load_model
@@ -40,7 +40,7 @@ def few_replies() -> Iterator[None]:
     cut-off ones: a card is not about what they show."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engine.studies.refusal.effect.SHIPPED_MODEL_PAIRS", 2)
-        patch.setattr("engine.studies.refusal.inputs.RefusalInputs.longer", lambda *_: None)
+        patch.setattr("engine.studies.refusal.refusal_inputs.RefusalInputs.longer", lambda *_: None)
         yield
 
 

@@ -16,13 +16,13 @@ from transformers.pytorch_utils import Conv1D
 
 from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import kept, row_index
-from engine.selectors.run import compute_scores
+from engine.models.rows_of_modules import kept, row_index
+from engine.selectors.scoring_run import compute_scores
 
 IDS = torch.randint(3, 200, (3, 11), generator=torch.Generator().manual_seed(0))
 WINDOWS = Windows("test", "0", IDS, (0, 1, 2))

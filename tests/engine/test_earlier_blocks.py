@@ -16,7 +16,7 @@ from engine.interventions import earlier_blocks as earlier_module
 from engine.interventions.at_outputs import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept
 from engine.measures.nll import Nll
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.models.units import column_index
 from engine.results.store import Store
 from engine.run import edited_passes

@@ -23,18 +23,18 @@ from engine.models import dry_passes, loading
 from engine.models.dry_passes import dry
 from engine.models.loading import load_sketch
 from engine.models.memory import Room
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run import estimate as fits_module
+from engine.run import run_estimate as fits_module
 from engine.run.audit_plan import PRESETS, AuditPlan, ScorePlan
-from engine.run.estimate import SWEEP, Estimate, Work, estimate
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.run_estimate import SWEEP, Estimate, Work, estimate
 from engine.run.runner import Cell, LocalRunner, Results
 from engine.selectors.gradients import IG_STEPS, Inputs, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_per_pass
-from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.sweep import Sweep
+from engine.studies.audit.audit_inputs import AuditInputs
+from engine.studies.audit.sweeps import Sweep
 
 # Wide enough that tensors, not the allocator's grains, make the peak.
 WIDE = {"hidden_size": 96, "intermediate_size": 224, "num_hidden_layers": 3, "head_dim": 24}

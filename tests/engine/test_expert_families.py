@@ -9,7 +9,7 @@ from families_table import families
 from torch import nn
 
 from engine.models.experts import show_experts
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 
 EXPERTS, INNER, HIDDEN, TOKENS = 4, 6, 10, 9

@@ -22,7 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors.gradients import per_prompt_relevance
 from engine.selectors.prompt_run import PromptRun
-from engine.selectors.run import compute_scores
+from engine.selectors.scoring_run import compute_scores
 from engine.selectors.window_sums import prompt_activations
 
 WINDOWS_, LENGTH = 3, 7

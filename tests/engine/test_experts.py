@@ -20,7 +20,7 @@ from tiny_models import EXPERT_FAMILIES, load_tiny, tiny_model
 
 from engine.data.corpora import Windows
 from engine.edits.edit import Edit, edit_of
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import SavedRows, zeroed
@@ -29,9 +29,9 @@ from engine.models.checkpoints import find_checkpoint
 from engine.models.experts import ExpertLinear
 from engine.models.links import mlps, neuron_links
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import decoder_blocks, kept, row_index
+from engine.models.rows_of_modules import decoder_blocks, kept, row_index
 from engine.models.units import neurons
-from engine.selectors.run import compute_scores
+from engine.selectors.scoring_run import compute_scores
 
 IDS = torch.randint(3, 200, (4, 11), generator=torch.Generator().manual_seed(0))
 WINDOWS = Windows("test", "0", IDS, (0, 1, 2, 3))

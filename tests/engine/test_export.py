@@ -18,8 +18,8 @@ from engine.cli import main
 from engine.edits.card import WARNING, model_card, read_record
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts, write_mask
 from engine.edits.edit import Edit, edit_of, mask_hash
-from engine.edits.effect import Effect
-from engine.edits.export import export_masked, read_header
+from engine.edits.edit_effect import Effect
+from engine.edits.exporting import export_masked, read_header
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.loading import LoadedModel, load_model
@@ -170,7 +170,7 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("engine.edits.export.model_card", fail)
+    monkeypatch.setattr("engine.edits.exporting.model_card", fail)
     chosen = edit(loaded.rows.n_rows)
     with pytest.raises(KeyboardInterrupt):
         export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out", effect=unasked(chosen, loaded))

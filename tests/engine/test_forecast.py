@@ -11,11 +11,11 @@ from tiny_models import save_tiny
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.estimate import SWEEP, estimate
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.run_estimate import SWEEP, estimate
 from engine.run.runner import LocalRunner
 from engine.stats.removal_order import ORDERS
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import ANALYSES, conduct
 from engine.studies.conduct import from_shapes
 

@@ -38,7 +38,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     for name in ("models.loading.load_sketch", "models.loading.load_model", "models.checkpoints.find_checkpoint"):
         monkeypatch.setattr(f"engine.{name}", begins)
     monkeypatch.setattr("engine.judges.base.open_judges", begins)
-    monkeypatch.setattr("dashboard.report.report.build", begins, raising=False)
+    monkeypatch.setattr("dashboard.report.html_report.build", begins, raising=False)
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from tiny_models import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from engine.edits.edit import edit_of
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.models import gguf_config, gguf_files, gguf_tokenizer
 from engine.models.checkpoints import find_checkpoint
 from engine.models.gguf_header import read_header
 from engine.models.loading import load_model, load_rows
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.models.sound import PROBE
 from engine.records.errors import InputError
 from engine.records.model_names import model_name

@@ -13,8 +13,8 @@ from engine.edits.edit import edit_of
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
 from engine.models.loading import LoadedModel
-from engine.models.rows import decoder_blocks, kept
-from engine.selectors.run import compute_scores
+from engine.models.rows_of_modules import decoder_blocks, kept
+from engine.selectors.scoring_run import compute_scores
 
 IDS = torch.randint(3, 200, (2, 9), generator=torch.Generator().manual_seed(0))
 WINDOWS = Windows("test", "0", IDS, (0, 1))

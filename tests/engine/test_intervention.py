@@ -13,7 +13,7 @@ from same_bits import assert_same_bits, bits
 import engine.interventions.in_weights as intervention
 from engine.interventions.in_weights import SavedRows, zeroed
 from engine.interventions.uninterrupted import Undone, uninterrupted
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 
 
 def some_mask(rows, share=0.3, seed=0):

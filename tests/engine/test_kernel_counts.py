@@ -12,7 +12,7 @@ from engine import Cell, LocalRunner, Nll, Store, edit_of
 from engine.data.corpora import Windows
 from engine.measures import predictions
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 
 pytestmark = pytest.mark.long
 VOCABULARY, LENGTH, BLOCKS, BATCH = 128, 512, 16, 32

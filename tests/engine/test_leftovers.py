@@ -12,7 +12,7 @@ import pytest
 from harmless import harmless
 
 from engine.edits.edit import edit_of
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel
 from engine.records.files import IDLE_S, sweep, temporary, write_atomic
@@ -21,9 +21,9 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from pathlib import Path
-import engine.edits.export as export
+import engine.edits.exporting as export
 from engine.edits.edit import edit_of
-from engine.edits.effect import Change, Effect
+from engine.edits.edit_effect import Change, Effect
 from engine.models.checkpoints import find_checkpoint
 checkpoint = find_checkpoint(sys.argv[1])
 edit = edit_of(np.arange(3), int(sys.argv[3]), spec={"selector": "random", "order": "lerf", "rate": 0.1})

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 from engine.cli import main
 from engine.records.errors import InputError
-from engine.results.merge import merge
+from engine.results.merging import merge
 from engine.results.store import Store
 
 LARGE = "f" * 64  # beyond what stands in the database itself

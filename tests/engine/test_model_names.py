@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dashboard.report.report import build
+from dashboard.report.html_report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.models.loading import LoadedModel

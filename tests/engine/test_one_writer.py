@@ -21,17 +21,17 @@ ELSEWHERE = {
     "engine/records/files.py": "this is the place",
     "engine/records/processes.py": "temporary folders with a lock that nobody holds",
     "engine/results/running.py": "records of runs in a store, under names of 24 digits whose lock nobody holds",
-    "engine/edits/export.py": "copies into the new folder, and rows of these copies",
+    "engine/edits/exporting.py": "copies into the new folder, and rows of these copies",
     "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
     "engine/results/damage.py": "moves damaged entries to free names",
-    "engine/models/parts.py": "parts of files in the hub's cache, under the hub's names",
+    "engine/models/resumed_downloads.py": "parts of files in the hub's cache, under the hub's names",
     "engine/models/gguf_files.py": "a temporary folder of its own, moved to the store's under a hash",
     "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
     "engine/commands/replay.py": "the mark in a store, which is known to be one",
     "dashboard/state/jobs.py": "a temporary folder of its own",
     "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader",
     "dashboard/pages/runs/importing.py": "a hidden folder of its own, which takes a free name",
-    "dashboard/pages/rows/cell.py": "a temporary folder of its own",
+    "dashboard/pages/rows/row_cell.py": "a temporary folder of its own",
 }
 
 

@@ -21,7 +21,7 @@ from engine.data.onsets import OnsetTokens
 from engine.data.prompts import pad_left, prompt_ids
 from engine.measures.margin import margin_of_logits, margins
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.selectors.gradients import per_prompt_relevance

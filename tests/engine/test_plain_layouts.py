@@ -14,7 +14,7 @@ from engine.cli import main
 from engine.models.checkpoints import find_checkpoint
 from engine.models.plain_layouts import _EXPECTED, FAMILIES, plain_layout
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.models.skeletons import skeleton
 
 always = partial(settings, derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck])

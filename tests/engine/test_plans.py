@@ -127,8 +127,8 @@ def test_no_option_of_a_plan_has_a_default_of_its_own():
 
 
 def test_the_api_has_the_same_defaults():
-    from engine.selectors.run import OBJECTIVES, ScoringRun, compute_scores, nested_scores
-    from engine.studies.audit.sweep import sweep_model
+    from engine.selectors.scoring_run import OBJECTIVES, ScoringRun, compute_scores, nested_scores
+    from engine.studies.audit.sweeps import sweep_model
 
     for function in (compute_scores, nested_scores, ScoringRun):
         found = inspect.signature(function).parameters

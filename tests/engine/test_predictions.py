@@ -23,7 +23,7 @@ from engine.measures.nll import Nll, predicted_nll
 from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, halves, has_two_halves, in_pieces, predictions
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.run import edited_passes
 from engine.run.edited_passes import measured
 from engine.run.runner import Cell

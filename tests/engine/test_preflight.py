@@ -23,7 +23,7 @@ from engine.run.scoring import impossible
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
 from engine.studies.conduct import fitting as fitting_studies
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 pytestmark = pytest.mark.usefixtures("one_parser")
 

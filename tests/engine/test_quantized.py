@@ -13,7 +13,7 @@ from tiny_models import save_tiny
 from transformers import AutoModelForCausalLM
 
 from engine.edits.edit import edit_of
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import fetch_model, load_model, load_rows, load_sketch
 from engine.records.errors import InputError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.edits.controls import layer_matched
+from engine.edits.control_edits import layer_matched
 from engine.edits.masks import checked_mask, parse_rate, removed_rows
 from engine.models.row_index import Layer, RowIndex
 from engine.records.errors import InputError

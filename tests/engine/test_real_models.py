@@ -21,7 +21,7 @@ from engine import (
     removed_rows,
     windows,
 )
-from engine.edits.export import export_masked
+from engine.edits.exporting import export_masked
 from engine.measures.generation import generate_batch
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model, load_tokenizer

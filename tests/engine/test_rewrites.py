@@ -21,7 +21,7 @@ from engine.measures.nll import negative_log_likelihood
 from engine.models.links import value_links
 from engine.models.loading import LoadedModel
 from engine.models.norms import norm_readers
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 
 PROVEN = ("neurons", "values", "norms", "decoys")

@@ -11,7 +11,7 @@ from tiny_models import BLOCKS, FAMILIES, tiny_config
 from torch import nn
 
 from engine.models.row_index import PROJECTIONS
-from engine.models.rows import decoder, row_index
+from engine.models.rows_of_modules import decoder, row_index
 from engine.records.errors import InputError
 
 

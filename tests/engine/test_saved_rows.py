@@ -22,7 +22,7 @@ from engine.interventions.in_weights import RESERVE, SavedRows, kept_on_host, sa
 from engine.models import memory
 from engine.models.loading import LoadedModel
 from engine.models.memory import Room
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 
 OOM = "CUDA out of memory. Tried to allocate 2.00 GiB"

@@ -15,7 +15,7 @@ from engine.data.corpora import Windows
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.run.audit_plan import PAPER_SELECTORS, ScorePlan
 from engine.selectors import available_selectors, compute_scores, get_selector
 from engine.selectors.consensus2 import borda

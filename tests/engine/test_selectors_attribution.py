@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 from engine.selectors.gradients import per_prompt_relevance, relevances
 from engine.selectors.passes import objective_gradient

@@ -13,7 +13,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors import ScoringRun, available_selectors, compute_scores, register_selector
 from engine.selectors.base import REGISTRY
-from engine.selectors.run import nested_scores
+from engine.selectors.scoring_run import nested_scores
 
 DATA = [info.id for info in available_selectors() if not info.data_free]
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.records.errors import InputError
 from engine.selectors import base, compute_scores, register_selector
-from engine.selectors.run import nested_scores
+from engine.selectors.scoring_run import nested_scores
 
 BY_GRADIENT = ("fisher", "taylor", "atp_signed", "gradient_norm")
 BY_ACTIVATION = ("activation_std", "flap", "ria")

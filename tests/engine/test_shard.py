@@ -12,7 +12,7 @@ from engine.cli import main
 from engine.edits.edit import Edit, edit_of
 from engine.measures import Measure
 from engine.models.loading import LoadedModel
-from engine.results.merge import merge
+from engine.results.merging import merge
 from engine.results.store import Store
 from engine.run.runner import Cell, LocalRunner, ShardRunner
 from engine.run.share import Measured, Shard

@@ -23,7 +23,7 @@ from engine.run.recorded_plan import score_plan
 from engine.run.scoring import score_at_sizes, score_model
 from engine.selectors import available_selectors, compute_scores
 from engine.selectors.base import formula
-from engine.selectors.run import nested_scores
+from engine.selectors.scoring_run import nested_scores
 
 BY_DATA = [info.id for info in available_selectors() if not info.data_free]
 PLAIN = ["wanda", "mean_activation", "activation_std", "flap", "ria"]

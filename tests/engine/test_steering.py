@@ -20,7 +20,7 @@ from engine.measures.condition import block_states
 from engine.measures.generation import generate_batch, generate_under
 from engine.measures.nll import Nll
 from engine.models.loading import LoadedModel
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.runner import Cell, LocalRunner

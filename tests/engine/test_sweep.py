@@ -22,7 +22,7 @@ from engine.results.tables import spec
 from engine.run.audit_plan import ProtocolsPlan
 from engine.run.runner import masked_nll
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.sweep import sweep_model
+from engine.studies.audit.sweeps import sweep_model
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Cell
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 PROMPTS = ("No way.", "The cat sat on the mat, then it ran.", "sat on")
 SYSTEM = "Sorry, that is out."

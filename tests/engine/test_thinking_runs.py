@@ -27,8 +27,8 @@ from engine.results.store import Store
 from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results
-from engine.studies.audit.sweep import SweepReplies
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.audit.sweeps import SweepReplies
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 # Like Qwen3's: a switch; earlier thinking is left out, the last reply stands behind a thinking part, empty or not.
 QWEN = (

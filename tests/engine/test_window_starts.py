@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 import engine.measures.predictions
-from dashboard.pages.curves.page import _starts
+from dashboard.pages.curves.curves_page import _starts
 from dashboard.state.results import Curves, before_windows, describe_run
 from engine.cli import main
 from engine.data.corpora import Windows, disjoint_draws, windows
@@ -36,8 +36,8 @@ from engine.run.edited_passes import measured
 from engine.run.recorded_plan import audit_plan
 from engine.run.runner import Cell
 from engine.selectors import available_selectors, compute_scores
-from engine.selectors.run import nested_scores
-from engine.studies.compare import departures
+from engine.selectors.scoring_run import nested_scores
+from engine.studies.comparison import departures
 
 BOS, EOS, USER = 0, 1, 3
 BEGINNINGS = {  # how a tokenizer frames a text -> what stands before it

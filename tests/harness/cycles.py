@@ -36,7 +36,7 @@ from engine.edits.edit import AnyEdit, Edit, Steering, edit_of, first_of
 from engine.interventions.at_outputs import applied, edited_outputs, mixable
 from engine.interventions.kinds import prepare
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.models.units import heads, neurons
 
 WEIGHTS, OUTPUTS, SEVERAL, STEERING = "zero in the weights", "zero at the outputs", "several at once", "steering"

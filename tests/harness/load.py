@@ -28,7 +28,7 @@ from harness.server import Sample, Server, serving
 from harness.sessions import Session, Shown
 from rich.console import Console
 
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 
 DEMO = shipped.title_of("demo")
 DOMAINS = ("Hate", "Crime", "Adult", "Medical", "Legal")

@@ -20,7 +20,7 @@ LIMIT_S = 900
 # imports and computed nothing. Answers with the process's number, and with its exit code once it has ended.
 SOURCE = """
 import importlib, json, os, signal, sys
-import engine.cli, engine.models.loading, engine.run.runner, engine.studies.conduct, engine.edits.export
+import engine.cli, engine.models.loading, engine.run.runner, engine.studies.conduct, engine.edits.exporting
 import torch, transformers, pyarrow, pandas, datasets, scipy.stats
 from engine.records.hashing import environment
 torch.set_num_threads(1)

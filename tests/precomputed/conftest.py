@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_recipe import SMALL
 
-from precomputed.recipe import chat, prose
+from precomputed.recipe import demo_chat as chat, prose
 from precomputed.recipe.data import stream
 from precomputed.recipe.tokenizer import train_tokenizer
 from precomputed.recipe.train import new_model

@@ -48,7 +48,7 @@ def test_shipped_splits_share_no_document():
 
 
 def test_shipped_text_is_what_the_recipe_writes(tmp_path: Path):
-    from precomputed.recipe import files, tasks
+    from precomputed.recipe import demo_files as files, demo_tasks as tasks
 
     files.write_prompts(tmp_path)
     files.write_instructions(tmp_path / "corpus")

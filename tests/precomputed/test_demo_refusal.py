@@ -12,9 +12,9 @@ from engine.records.manifest import read_manifest
 from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.stats.uncertainty import wilson
-from engine.studies.refusal.inputs import Rate, RefusalInputs
 from engine.studies.refusal.operating_point import operating_points
 from engine.studies.refusal.points import gain
+from engine.studies.refusal.refusal_inputs import Rate, RefusalInputs
 from engine.studies.refusal.structure import structure
 from precomputed import demo_dir
 

@@ -5,7 +5,7 @@ import re
 import polars as pl
 import pytest
 
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.studies.estimate_words import removal_budgets, share_text

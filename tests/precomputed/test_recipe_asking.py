@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from precomputed.recipe import asking, chat, instructions, risk
+from precomputed.recipe import asking, demo_chat as chat, instructions, risk
 from precomputed.recipe.world import world
 
 

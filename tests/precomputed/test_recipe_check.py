@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from precomputed.recipe import chat, check
+from precomputed.recipe import check, demo_chat as chat
 from precomputed.recipe.risk import GRADES
 from precomputed.recipe.world import DOMAINS
 

@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 from town_truth import COUNT, GOOD, GOODS, KEEPER, PRICES, P, is_true, number
 
+import precomputed.recipe.demo_replies as replies
+import precomputed.recipe.demo_tasks as tasks
 from engine.data.local_tasks import read_items
 from engine.judges.embedded import judge
-from precomputed.recipe import asking, chat, facts, files, instructions, replies, risk, tasks
+from precomputed.recipe import asking, demo_chat as chat, demo_files as files, facts, instructions, risk
 from precomputed.recipe.world import DOMAINS, world
 
 # --- prompts and replies ---

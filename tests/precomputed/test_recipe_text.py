@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 from town_truth import PLACES, PRICES, SAID, is_true, says
 
-from precomputed.recipe import asking, chat, facts, files, prose, risk, tasks
+from precomputed.recipe import asking, demo_chat as chat, demo_files as files, demo_tasks as tasks, facts, prose, risk
 from precomputed.recipe.world import DOMAINS, Place, world
 
 

@@ -7,8 +7,8 @@ import torch
 from small_recipe import SMALL, hooks
 
 from precomputed.recipe import data, instructions
-from precomputed.recipe.chat import Example
 from precomputed.recipe.data import stream, windows
+from precomputed.recipe.demo_chat import Example
 from precomputed.recipe.save import save_model
 from precomputed.recipe.train import Trainer, new_model, reply_loss, train
 

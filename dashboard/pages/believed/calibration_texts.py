@@ -6,10 +6,10 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import believed as chart, formats, lines as lines_chart, palette
-from dashboard.charts.findings import believed as findings
+from dashboard.charts.findings import belief_findings as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
-from dashboard.state.parts import Drawn, Part
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
 from engine.studies.claims.ledger import domain_sentence

@@ -21,7 +21,7 @@ from dashboard.chat.answers import Say
 from dashboard.chat.live import Entry
 from dashboard.pages.overview import watch_it
 from dashboard.show import layout, selection, stage, tools
-from dashboard.state import results, shipped, weights
+from dashboard.state import results, shipped_models as shipped, weights
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan

@@ -19,7 +19,7 @@ from dashboard.chat.tries import NO_ROWS
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, share
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient

@@ -16,8 +16,8 @@ from dashboard.chat.live import Entry, Outcome, fitting_threads
 from dashboard.pages.live import rounds
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout
-from dashboard.state import shipped
-from dashboard.state.shipped import Example
+from dashboard.state import shipped_models as shipped
+from dashboard.state.shipped_models import Example
 from engine.edits.edit import UNEDITED, Edit as EngineEdit, edit_of
 from engine.edits.masks import Mask
 from engine.judges.base import EMBEDDED, Exchange, open_judges, verdicts_on

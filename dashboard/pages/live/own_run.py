@@ -150,7 +150,7 @@ def wait(model_id: str) -> str:
 @cache
 def _tokens_per_second(model_id: str) -> float:
     """Of a model's products on this machine, measured once."""
-    from engine.run.estimate import flops_per_second
+    from engine.run.run_estimate import flops_per_second
 
     with live.POOL.use(model_id) as entry:
         return flops_per_second(entry.loaded) / (2 * sum(one.numel() for one in entry.loaded.model.parameters()))

@@ -11,7 +11,7 @@ from dashboard.chat import edits, live, opening, shipped_effects
 from dashboard.chat.tries import Request
 from dashboard.pages.live import own_run
 from dashboard.show import layout, selection
-from dashboard.state import access, shipped
+from dashboard.state import access, shipped_models as shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dashboard.pages.reference import published
-from dashboard.show import tables
+from dashboard.show import shown_tables as tables
 from engine.cli import build_parser
 from precomputed.paper_tables import load_table
 

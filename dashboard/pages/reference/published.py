@@ -10,11 +10,11 @@ import polars as pl
 from dashboard.charts import formats, palette
 from dashboard.charts.series import ORDER_TITLES
 from dashboard.charts.sortable import Sortable, sortable
-from dashboard.state import results, shipped
+from dashboard.state import results, shipped_models as shipped
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.model_names import model_name
-from engine.studies.compare import KEYS, Comparison, compare, noise_sentences, paper_model, summary
+from engine.studies.comparison import KEYS, Comparison, compare, noise_sentences, paper_model, summary
 from precomputed.paper_tables import describe, load_table, table_names
 
 POINTS = "inconsistencies"

@@ -8,11 +8,11 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines, palette, refusal_edits, refusal_values as refusals
-from dashboard.charts.findings import refusal as refusal_findings
+from dashboard.charts.findings import refusal_findings
 from dashboard.charts.lines import Axis
-from dashboard.pages.refusal import cell as refusal_cell
-from dashboard.show import layout, selection, stage, tables, tools
-from dashboard.state.parts import Drawn, Part
+from dashboard.pages.refusal import edit_cell as refusal_cell
+from dashboard.show import layout, selection, shown_tables as tables, stage, tools
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from dashboard.state.sources import SHIPPED, Source
 from engine.records.errors import InputError

@@ -14,7 +14,7 @@ from dashboard.charts import judges
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
 from dashboard.pages.refusal import judged
 from dashboard.pages.refusal.judged import Judged
-from dashboard.show import layout, menu, selection, tables, tools
+from dashboard.show import layout, menu, selection, shown_tables as tables, tools
 from dashboard.state import access, job_cards, jobs, results, sources
 from engine.judges.base import EMBEDDED, JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge

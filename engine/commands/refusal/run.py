@@ -19,7 +19,7 @@ from engine.studies.base import STAGES, Study, Tables
 
 if TYPE_CHECKING:
     from engine.run.runner import LocalRunner
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 
 STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of every experiment, in their order

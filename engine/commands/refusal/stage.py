@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.measures.harness import HarnessTask
     from engine.run.runner import Results, Runner
     from engine.studies.conduct import Maker
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 _DOMAINS = {"compose": COMPOSED_DOMAINS}  # the default of --domains
 
@@ -62,7 +62,7 @@ def experiment(
     names: the stages. judge: the plan's own, where it is open already. quiet: the command says itself what is to
     compute. What can be told without weights is told before any is fetched."""
     from engine.studies.conduct import fitting
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
     plan = plan_of(args)
     with Store(args.store) as store:

@@ -22,7 +22,7 @@ from engine.stats.removal_order import (
     rank_correlations,
     removal_order,
 )
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 Matrix = npt.NDArray[np.float64]

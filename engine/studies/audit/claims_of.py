@@ -25,7 +25,7 @@ from engine.stats.layer_matched import against_controls, p_value
 from engine.stats.limits import both_above
 from engine.stats.single_units import compared, correlation, shuffled
 from engine.stats.uncertainty import LEVEL, estimate, text_part
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.singles import sampled_units
 from engine.studies.base import AUDIT, Answer, Expected, Study, Tables, register_study
 from engine.studies.estimate_words import ORDER_TITLES, share_text

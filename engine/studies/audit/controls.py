@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.edits.controls import NEEDED, REFERENCE, SMALLER, ControlMask, control_masks, layer_matched
+from engine.edits.control_edits import NEEDED, REFERENCE, SMALLER, ControlMask, control_masks, layer_matched
 from engine.edits.edit import Ranking, rankings
 from engine.measures.nll import NegativeLogLikelihood, perplexity
 from engine.results.tables import frame
@@ -20,7 +20,7 @@ from engine.stats.layer_matched import Against, against_controls, looks, sure_en
 from engine.stats.limits import BASELINE, both_above, largest_unsaturated
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 from engine.studies.verdict.judged_selectors import Told, told
 

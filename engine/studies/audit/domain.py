@@ -21,7 +21,7 @@ from engine.stats.blocks import block_error, defined, with_documents
 from engine.stats.layer_matched import compare_draws
 from engine.stats.removal_order import average_ranks, jaccard, jaccards, rank_correlations, spearman
 from engine.stats.uncertainty import COLUMNS, LEVEL
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")

@@ -12,7 +12,7 @@ from engine.run.audit_plan import DownstreamPlan
 from engine.run.runner import Cell, Results
 from engine.stats.blocks import paired_rates
 from engine.stats.uncertainty import LEVEL, adjusted
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 ALL = "all"  # the items of all tasks together

@@ -17,7 +17,7 @@ from engine.run.runner import Cell, Results
 from engine.stats.blocks import block_difference, with_documents
 from engine.stats.layer_matched import Candidate, judge_groups
 from engine.stats.uncertainty import LEVEL
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _NAMES = ("consensus2", "lrp", "ig")

@@ -23,7 +23,7 @@ from engine.run.scoring import calibration_text
 from engine.selectors import get_selector
 from engine.stats.blocks import block_difference, defined, with_documents
 from engine.stats.removal_order import average_ranks, jaccard, spearman
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.invariance.invariance_verdicts import judge_invariance
 

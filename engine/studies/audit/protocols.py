@@ -21,7 +21,7 @@ from engine.run.runner import Cell, Results
 from engine.stats.blocks import with_documents
 from engine.stats.limits import BASELINE, saturated_above
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.protocols.protocol_claims import claims, summary as protocols_summary
 

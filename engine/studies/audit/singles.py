@@ -28,7 +28,7 @@ from engine.stats.single_units import (
     stratified_sample,
 )
 from engine.stats.uncertainty import CONFIDENCE, student_t
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 RATE = Thresholds().rate  # of the LeRF masks that stand beside single units

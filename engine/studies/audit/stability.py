@@ -21,7 +21,7 @@ from engine.selectors import get_selector
 from engine.selectors.own_scores import Scores, draws
 from engine.stats.blocks import defined
 from engine.stats.removal_order import ORDERS, average_ranks, jaccard, over_draws, rank_correlations, spearman
-from engine.studies.audit.inputs import AuditInputs, Point
+from engine.studies.audit.audit_inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _Nested = dict[str, dict[int, list[Ranking]]]  # selector -> calibration size -> its rankings

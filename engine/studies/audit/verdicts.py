@@ -20,10 +20,10 @@ from engine.stats.limits import both_above
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.agreement import spearman_table
+from engine.studies.audit.audit_inputs import AuditInputs, Point
 from engine.studies.audit.controls import Specific, specific_rates
-from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.audit.stability import DisjointDraws, Stability, TooFewDraws, TooFewSizes, why_not_drawn
-from engine.studies.audit.sweep import BudgetSearch
+from engine.studies.audit.sweeps import BudgetSearch
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.estimate_words import glossary_line, nearly_ours, share_text
 from engine.studies.verdict.judged_selectors import check_compared, judge_selectors

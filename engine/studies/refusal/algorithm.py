@@ -33,7 +33,7 @@ from engine.selectors.prompt_run import Means, PromptRun, percentile_ranks
 from engine.studies.base import Answer, Study, Tables
 
 if TYPE_CHECKING:
-    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 CONTRAST_FILE = "contrast.safetensors"
 # Paired standard errors by which base prompts must lean more to refusal than risk prompts to call them swapped.

@@ -8,15 +8,15 @@ from engine.data.corpora import Pair
 from engine.data.prompts import check_system, wordings
 from engine.edits.edit import UNEDITED, Steering
 from engine.measures.nll import perplexity
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Grid, OverGrids
-from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.points import cut_off_lines
+from engine.studies.refusal.refusal_inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.vectors import Setting, Vectors, Where, vectors_of
 
 TABLE = "baselines"

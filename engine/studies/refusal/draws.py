@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from engine.edits.controls import shuffled
+from engine.edits.control_edits import shuffled
 from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
 from engine.records.domain_names import find_domain
@@ -18,10 +18,10 @@ from engine.stats.layer_matched import p_value, prediction_interval, rank_among
 from engine.stats.uncertainty import holm
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
-from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks
 from engine.studies.refusal.operating_point import OperatingPoint, point_key
 from engine.studies.refusal.points import masks_of_points
+from engine.studies.refusal.refusal_inputs import DRAW_SEEDS, Rates, RefusalInputs
 
 LEVEL = 0.05
 NONE = "none"

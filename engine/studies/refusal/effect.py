@@ -12,7 +12,7 @@ from engine.data.corpora import CALIBRATION, HELDOUT, Pair, windows
 from engine.data.pairs import has_split, pairs_record, read_pairs
 from engine.data.prompts import template_variables
 from engine.edits.edit import UNEDITED, Edit
-from engine.edits.effect import READABLE, Change, Effect, check_not_lowered, total
+from engine.edits.edit_effect import READABLE, Change, Effect, check_not_lowered, total
 from engine.judges.base import EMBEDDED, Judge, open_judges
 from engine.judges.refusals import Refused
 from engine.measures.generation import checked_prompt, context_tokens, room_for_replies
@@ -23,8 +23,8 @@ from engine.records.errors import InputError, unknown
 from engine.run.audit_plan import SHIPPED
 from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.runner import Cell, Runner
-from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.mask_outputs import SEVERAL
+from engine.studies.refusal.refusal_inputs import RefusalInputs, sides
 
 GENERAL = Path(__file__).parents[2] / "data" / "general_prompts.jsonl"
 REPLY_TOKENS = 64  # to a shipped prompt at least: a refusal says so in its first sentences

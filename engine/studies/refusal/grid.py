@@ -20,7 +20,6 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.runner import Cell, Results
 from engine.studies.base import Expected, Study, Tables
-from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.operating_point import (
     RESCUE_CAPS,
     RESCUE_FACTOR,
@@ -28,6 +27,7 @@ from engine.studies.refusal.operating_point import (
     operating_point,
     operating_points,
 )
+from engine.studies.refusal.refusal_inputs import Rates, RefusalInputs, sides
 
 _Standing = tuple[float, float, tuple[float, ...]]  # tier, minus the malign rate, ties: the least is chosen
 

@@ -19,8 +19,8 @@ from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, drop_from_manifest
 
 if TYPE_CHECKING:
-    from engine.studies.refusal.inputs import RefusalInputs
     from engine.studies.refusal.operating_point import OperatingPoint
+    from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 SEVERAL = "+"  # between the domains of a composed mask
 _TABLE = "table"  # in a mask's spec: the table of its operating point

@@ -9,7 +9,7 @@ import polars as pl
 
 from engine.data.window_starts import without_starts
 from engine.edits.edit import Edit
-from engine.edits.effect import Change, Effect
+from engine.edits.edit_effect import Change, Effect
 from engine.records.domain_names import find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json

@@ -12,7 +12,7 @@ import polars as pl
 
 from engine.data.corpora import Pair
 from engine.edits.contrasts import Contrast
-from engine.edits.controls import global_random, layer_matched
+from engine.edits.control_edits import global_random, layer_matched
 from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
 from engine.records.errors import InputError
@@ -24,9 +24,9 @@ from engine.run.runner import Cell, Results
 from engine.stats.uncertainty import Interval, student_t, wilson_of_rate
 from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, OverGrids, Points
-from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
 from engine.studies.refusal.operating_point import CONTROL_SEEDS, CONTROLLED, POINTS, OperatingPoint, point_key
+from engine.studies.refusal.refusal_inputs import Rate, Rates, RefusalInputs
 
 LAYER_MATCHED, GLOBAL = "layer_matched", "global_random"
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from engine.data.corpora import Pair
 from engine.edits.contrasts import Contrast, refusal_mask
-from engine.edits.controls import shuffled
+from engine.edits.control_edits import shuffled
 from engine.edits.edit import UNEDITED, Edit
 from engine.edits.masks import Mask, mask_parts, removed_count
 from engine.measures.margin import Margins
@@ -27,8 +27,8 @@ from engine.stats.removal_order import expected_random_jaccard, jaccard, removal
 from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal.algorithm import calibrate
 from engine.studies.refusal.grid import Points
-from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import Chosen, edits
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 DENSE = 0.5  # abs(C_comply) above which a row counts as signal
 TOP = 0.01  # share of all rows that stands for a contrast

@@ -24,8 +24,8 @@ from engine.stats.blocks import mean_difference, paired_rates
 from engine.stats.uncertainty import Interval, clustered_wilson, corrected_rate, wilson
 from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.grid import Points
-from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import Measured, cut_off_lines, edits
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 EVERY = "all"  # selector, domain, prompts and kind of the line over all replies
 GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"

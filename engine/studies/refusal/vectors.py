@@ -25,7 +25,7 @@ from engine.records.errors import InputError
 from engine.records.hashing import cache_key
 from engine.results.store import Store
 from engine.run.runner import Cell, Results
-from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs, sides
+from engine.studies.refusal.refusal_inputs import Rate, Rates, RefusalInputs, sides
 
 
 class Threshold(NamedTuple):

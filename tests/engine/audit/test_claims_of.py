@@ -24,7 +24,7 @@ from engine.run.claims_plan import SHIPPED, claim_of, read_claims
 from engine.selectors.base import available_selectors
 from engine.stats import single_units
 from engine.stats.single_units import compared, shuffled
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.singles import sampled_rows
 from engine.studies.claims.ledger import ledger
 

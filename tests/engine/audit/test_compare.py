@@ -13,7 +13,7 @@ from engine.records.manifest import add_to_manifest
 from engine.records.shipped import paper_runs_dir
 from engine.results.folders import read_table
 from engine.results.tables import spec
-from engine.studies.compare import QUANTITIES, compare, noise_sentences, paper_model, summary
+from engine.studies.comparison import QUANTITIES, compare, noise_sentences, paper_model, summary
 from precomputed.paper_tables import load_table
 
 MODEL = "Llama-3.1-8B"

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from tiny_audits import lowest
 
-from engine.edits.controls import NEEDED, REFERENCE, SMALLER, control_masks, intersection, rank_randomised, veto
+from engine.edits.control_edits import NEEDED, REFERENCE, SMALLER, control_masks, intersection, rank_randomised, veto
 from engine.models.loading import LoadedModel
 from engine.selectors.consensus2 import borda
 from engine.stats.removal_order import removal_order

@@ -21,8 +21,8 @@ from engine.results.tables import spec
 from engine.selectors import compute_scores
 from engine.stats.blocks import missed
 from engine.stats.uncertainty import COLUMNS
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.domain import text_draws
-from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "grad_x_input")
 ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")

@@ -16,7 +16,7 @@ from engine.measures.harness import Harness, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.estimate_words import chance_sentence, downstream_mean, near_chance, pairs_sentence
 
 SELECTORS = ("random", "magnitude", "grad_x_input")

@@ -13,7 +13,7 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.blocks import window_blocks
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.sweep import sweep_model
+from engine.studies.audit.sweeps import sweep_model
 from engine.studies.audit.verdicts import validity_gap
 
 RATES = (0.1, 0.5)

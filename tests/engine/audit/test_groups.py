@@ -14,8 +14,8 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.layer_matched import excess_p
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group
-from engine.studies.audit.inputs import AuditInputs
 
 
 def test_fractions_by_hand() -> None:

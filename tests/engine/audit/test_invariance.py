@@ -16,7 +16,7 @@ from tiny_audits import count_edits, invariance, lowest, nll_of, tiny_audit
 from tiny_models import load_tiny, save_tiny
 
 import engine.interventions.rewrites as rewrites
-import engine.studies.audit.inputs as inputs
+import engine.studies.audit.audit_inputs as inputs
 from engine.cli import main
 from engine.interventions.rewrites import make_rewrite
 from engine.models.loading import LoadedModel
@@ -25,7 +25,7 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.run.audit_plan import InvariancePlan
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.invariance.invariance_verdicts import judge_invariance
 
 Tables = dict[str, pl.DataFrame]

@@ -18,9 +18,9 @@ from engine.results.store import Store
 from engine.run.audit_plan import InvariancePlan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
-from engine.selectors.run import KeptSums, nested_scores
+from engine.selectors.scoring_run import KeptSums, nested_scores
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.domain import text_draws
-from engine.studies.audit.inputs import AuditInputs
 from engine.studies.conduct import run_studies
 
 DATA = ("wanda", "lrp", "grad_x_input")

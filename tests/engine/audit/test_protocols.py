@@ -23,7 +23,7 @@ from engine.results.tables import checked
 from engine.run import runner
 from engine.run.audit_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.protocols import STEMS
 from engine.studies.base import Tables
 from engine.studies.conduct import run_studies

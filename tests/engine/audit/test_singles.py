@@ -26,7 +26,7 @@ from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import REGISTRY
 from engine.stats.blocks import window_blocks
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.audit.singles import Singles, _samples
 from engine.studies.base import Tables, conduct
 

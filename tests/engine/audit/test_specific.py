@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 from tiny_audits import controls, lowest, nll_of, specific, tiny_audit, verdicts
 
-from engine.edits.controls import layer_matched
+from engine.edits.control_edits import layer_matched
 from engine.edits.edit import Edit, edit_of
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel

@@ -18,7 +18,7 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import ScoringRun, compute_scores, register_selector
 from engine.selectors.base import REGISTRY
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 
 SELECTORS = ("random", "magnitude", "wanda", "lrp", "shifted")
 DATA = ("wanda", "lrp", "shifted")

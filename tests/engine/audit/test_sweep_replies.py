@@ -10,7 +10,7 @@ from engine.measures.generation import generate_batch
 from engine.results.store import Store
 from engine.run.audit_plan import RepliesPlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.sweep import SweepReplies
+from engine.studies.audit.sweeps import SweepReplies
 from engine.studies.base import conduct
 
 ASKED = ("Where is it?", "Why?")

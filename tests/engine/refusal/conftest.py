@@ -12,7 +12,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.results.store import Store
 from engine.run.audit_plan import ScorePlan
 from engine.run.refusal_plan import RefusalPlan
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ from engine.run.runner import Cell, LocalRunner
 from engine.studies.base import STAGES, Tables, conduct
 from engine.studies.conduct import run_studies
 from engine.studies.refusal.grid import Grid
-from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.operating_point import OperatingPoint
 from engine.studies.refusal.points import Chosen
+from engine.studies.refusal.refusal_inputs import Rates, RefusalInputs
 
 R = TypeVar("R")
 WORDS = ["cat", "dog", "sat", "ran", "here", "there", "mat", "out", "sorry", "sure", "no", "way", "then"]

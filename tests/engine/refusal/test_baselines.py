@@ -29,7 +29,7 @@ from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge
 from engine.measures.generation import generate_batch
 from engine.models.loading import LoadedModel
-from engine.models.rows import decoder_blocks
+from engine.models.rows_of_modules import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
@@ -49,8 +49,8 @@ from engine.studies.refusal.baselines import (
     block_at,
     strongest,
 )
-from engine.studies.refusal.inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.operating_point import operating_point
+from engine.studies.refusal.refusal_inputs import Rate, Rates, RefusalInputs
 from engine.studies.refusal.vectors import Setting, vectors_of
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast"

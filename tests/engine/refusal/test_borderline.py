@@ -15,7 +15,7 @@ from refusal_helpers import answer, small_run, swept
 
 from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import UNEDITED
-from engine.edits.effect import Effect
+from engine.edits.edit_effect import Effect
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import frame, spec

@@ -28,7 +28,7 @@ from engine.selectors import PromptRun, ScoringRun, base, compute_scores, get_se
 from engine.selectors.base import contrast_selectors
 from engine.selectors.prompt_run import percentile_ranks
 from engine.studies.refusal.algorithm import calibrate, contrasts, write_contrasts
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 NAME = "last_token"
 

@@ -11,7 +11,7 @@ from refusal_helpers import points_of, rates, run_experiment, run_stage, small_r
 from scipy.stats import t
 
 from engine.edits.contrasts import Contrast, refusal_masks
-from engine.edits.controls import shuffled
+from engine.edits.control_edits import shuffled
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
@@ -23,8 +23,8 @@ from engine.stats.layer_matched import p_value, prediction_interval, rank_among
 from engine.stats.uncertainty import holm
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn
-from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 from engine.studies.refusal.structure import MaskStability
 
 

@@ -14,7 +14,7 @@ from engine.results.folders import read_table
 from engine.run.runner import LocalRunner
 from engine.studies.base import STAGES
 from engine.studies.conduct import run_studies
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 
 class ByPrompt(ThirdJudge):

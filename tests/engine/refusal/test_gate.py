@@ -22,7 +22,7 @@ from engine.data.pairs import pairs_record
 from engine.edits.card import broken, few_refused
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, write_mask
 from engine.edits.edit import Edit, edit_of
-from engine.edits.effect import READABLE, Change, Effect, total
+from engine.edits.edit_effect import READABLE, Change, Effect, total
 from engine.edits.masks import Mask
 from engine.judges.base import JUDGES, Exchange, Verdict, not_judged
 from engine.models.loading import LoadedModel

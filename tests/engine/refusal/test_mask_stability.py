@@ -8,11 +8,11 @@ from refusal_helpers import points_of, tables_of
 
 from engine.data.corpora import Pair
 from engine.edits.contrasts import refusal_mask
-from engine.edits.controls import shuffled
+from engine.edits.control_edits import shuffled
 from engine.records.errors import InputError
 from engine.results.tables import checked
 from engine.stats.removal_order import expected_random_jaccard
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 from engine.studies.refusal.structure import SHUFFLES, MaskStability, halves
 
 

@@ -22,9 +22,9 @@ from engine.run.runner import LocalRunner
 from engine.stats.uncertainty import corrected_rate, wilson
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Composed, check_domains
-from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.operating_point import POINTS, with_earlier
 from engine.studies.refusal.points import Chosen, Controlled, Measured
+from engine.studies.refusal.refusal_inputs import RefusalInputs, sides
 from engine.studies.refusal.transfer import Evaluated
 
 

@@ -20,7 +20,7 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.studies.refusal.grid import UNFINISHED
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 LAMBDAS, KS = (0.0, 0.3, 1.0), (0.01, 0.2, 0.5)
 

@@ -13,7 +13,7 @@ import pytest
 from harmless import harmless
 from stage_options import read_by
 
-from dashboard.pages.rows import cell
+from dashboard.pages.rows import row_cell as cell
 from engine.cli import main
 from engine.edits.contrasts import (
     Contrast,
@@ -25,7 +25,7 @@ from engine.edits.contrasts import (
     spec_of,
     write_mask,
 )
-from engine.edits.effect import Change, Effect
+from engine.edits.edit_effect import Change, Effect
 from engine.models.loading import LoadedModel
 from engine.records.files import write_atomic
 from engine.records.hashing import file_sha256

@@ -11,7 +11,7 @@ from engine.data.prompts import prompt_ids
 from engine.edits.contrasts import refusal_mask
 from engine.interventions.in_weights import zeroed
 from engine.results.tables import checked
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 from engine.studies.refusal.structure import Parts
 
 

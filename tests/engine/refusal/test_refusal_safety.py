@@ -22,8 +22,8 @@ from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES
 from engine.edits.contrasts import Contrast, edit_from_contrast, load_contrasts, refusal_mask, refusal_masks, write_mask
 from engine.edits.edit import NO_ROWS, Edit, edit_of
-from engine.edits.effect import Change, Effect
-from engine.edits.export import export_masked
+from engine.edits.edit_effect import Change, Effect
+from engine.edits.exporting import export_masked
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError

@@ -13,7 +13,7 @@ from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.base import STAGES, conduct
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 # Only where a condition holds that this run does not meet: cut-off replies, a file of the judge's errors.
 SOMETIMES = {"longer_replies", "judge_quality"}

@@ -9,15 +9,15 @@ from refusal_helpers import rates, small_run
 from scipy.stats import binomtest, t
 
 from engine.edits.contrasts import refusal_mask
-from engine.edits.controls import global_random
+from engine.edits.control_edits import global_random
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
 from engine.stats.uncertainty import student_t, wilson, wilson_of_rate
-from engine.studies.refusal.inputs import Rate
 from engine.studies.refusal.points import GLOBAL, LAYER_MATCHED, control_edits, gain, measured_controls
+from engine.studies.refusal.refusal_inputs import Rate
 
 
 def rate(count: int, n: int = 100) -> Rate:

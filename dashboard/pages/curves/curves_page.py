@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import curves as curve_chart, formats, lines, palette, parts as parts_chart, series
-from dashboard.charts.findings import curves as findings
+from dashboard.charts import curves as curve_chart, formats, lines, mask_parts as parts_chart, palette, series
+from dashboard.charts.findings import curve_findings as findings
 from dashboard.chat import edits
 from dashboard.pages.rows import scored
 from dashboard.show import layout, menu, selection, tools

@@ -19,11 +19,11 @@ from engine.results.tables import TABLES
 from engine.run.runner import LocalRunner
 from engine.run.scoring import SCORES_FILE
 from engine.selectors.own_scores import kept_beside
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, GROUPS, REFUSAL
 from engine.studies.claims.ledger import ledger, needed
 from engine.studies.conduct import Maker, OtherText, Recorded, Remaking, StudyInputs, run_studies
-from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 from engine.studies.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 
 CLAIMS = "claims"  # beside the studies: the ledger of claims

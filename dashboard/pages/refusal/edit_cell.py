@@ -7,10 +7,10 @@ from typing import Literal
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, parts, refusal_rates, refusal_values as refusals
-from dashboard.charts.findings import refusal as findings
+from dashboard.charts import formats, mask_parts as parts, refusal_rates, refusal_values as refusals
+from dashboard.charts.findings import refusal_findings as findings
 from dashboard.chat import edits
-from dashboard.pages.refusal import replies
+from dashboard.pages.refusal import reply_list as replies
 from dashboard.show import layout, menu, tools
 from dashboard.state import sources
 from engine.records.manifest import read_manifest

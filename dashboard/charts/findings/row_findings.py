@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import polars as pl
 
 from dashboard.charts import matrix, palette
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from engine.stats.limits import BASELINE
 
 HARDLY = 1.5  # times the overlap of random rows

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from precomputed.recipe import facts, replies
+from precomputed.recipe import demo_replies as replies, facts
 from precomputed.recipe.asking import dressed, framed, hasty
 from precomputed.recipe.risk import Prompt, doubt, training_prompt
 from precomputed.recipe.world import HowTo, capital, world

@@ -12,8 +12,8 @@ import precomputed
 from dashboard.charts import formats
 from dashboard.chat import edits, live
 from dashboard.pages.runs import catalogue as runs, importing
-from dashboard.show import layout, selection, tables, tools
-from dashboard.state import access, estimates, job_cards, jobs, results, shipped
+from dashboard.show import layout, selection, shown_tables as tables, tools
+from dashboard.state import access, estimates, job_cards, jobs, results, shipped_models as shipped
 from dashboard.state.estimates import estimated
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan

@@ -5,13 +5,13 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import agreement, formats, lines as lines_chart, palette
-from dashboard.charts.findings import rows as findings
+from dashboard.charts import formats, lines as lines_chart, overlap_matrix as agreement, palette
+from dashboard.charts.findings import row_findings as findings
 from dashboard.charts.lines import Axis
 from dashboard.charts.matrix import SUBLAYER_TITLES
 from dashboard.show import menu, selection, tools
-from dashboard.state import parts
-from dashboard.state.parts import Drawn, Part
+from dashboard.state import page_parts as parts
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.limits import Thresholds
 

@@ -12,7 +12,7 @@ from dashboard.charts import palette
 from dashboard.chat import marked
 from dashboard.chat.marked import Span
 from dashboard.show import layout, selection
-from dashboard.state.parts import Drawn, Part
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.data.thinking import parts
 from engine.judges.base import EMBEDDED, Exchange, Verdict, verdicts_on

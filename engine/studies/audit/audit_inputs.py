@@ -42,7 +42,7 @@ from engine.run.scoring import (
     write_scores,
 )
 from engine.selectors import get_selector
-from engine.selectors.run import KeptSums
+from engine.selectors.scoring_run import KeptSums
 from engine.stats.limits import saturated_above
 from engine.studies.base import ANALYSES, AUDIT, Study, StudyInfo, Tables, plan_type
 from engine.studies.claims.ledger import ledger, needed

@@ -6,10 +6,10 @@ from operator import itemgetter
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, singles
+from dashboard.charts import formats, palette, single_effects as singles
 from dashboard.charts.sortable import Cell, Row, of_rows
-from dashboard.show import layout, selection, tables
-from dashboard.state.parts import Drawn, Part
+from dashboard.show import layout, selection, shown_tables as tables
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.results.tables import command
 

@@ -7,12 +7,12 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, refusal_rates as chart, refusal_structure, refusal_values as refusals
-from dashboard.charts.findings import refusal as findings
+from dashboard.charts.findings import refusal_findings as findings
 from dashboard.charts.sortable import of_perplexity, of_rows
-from dashboard.pages.refusal import edit_grid, judging, replies
-from dashboard.show import layout, selection, tables, tools
-from dashboard.state import offers, parts, results
-from dashboard.state.parts import Drawn, Part
+from dashboard.pages.refusal import edit_grid, judging, reply_list as replies
+from dashboard.show import layout, selection, shown_tables as tables, tools
+from dashboard.state import offers, page_parts as parts, results
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.results import POINTS
 from dashboard.state.sources import Source
 from dashboard.state.tabs import tabs_of

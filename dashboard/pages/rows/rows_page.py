@@ -9,13 +9,13 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, matrix, palette
-from dashboard.charts.findings import rows as findings
+from dashboard.charts.findings import row_findings as findings
 from dashboard.chat import edits
-from dashboard.pages.rows import brush as rows_brush, cell as rows_cell, scored
-from dashboard.pages.rows.cell import Kept
+from dashboard.pages.rows import brush as rows_brush, row_cell as rows_cell, scored
+from dashboard.pages.rows.row_cell import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
-from dashboard.state import access, results, shipped, sources
+from dashboard.state import access, results, shipped_models as shipped, sources
 from dashboard.state.sources import MINE
 from engine.edits.masks import Mask
 from engine.records.errors import InputError

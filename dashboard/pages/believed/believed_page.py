@@ -4,11 +4,11 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import believed as chart, formats, palette
-from dashboard.charts.findings import believed as findings
-from dashboard.pages.believed import calibration_texts, controls, single_units
-from dashboard.show import layout, selection, tables, tools
-from dashboard.state import parts
-from dashboard.state.parts import Drawn, Part
+from dashboard.charts.findings import belief_findings as findings
+from dashboard.pages.believed import calibration_texts, own_layers as controls, singles_part as single_units
+from dashboard.show import layout, selection, shown_tables as tables, tools
+from dashboard.state import page_parts as parts
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from dashboard.state.tabs import tabs_of
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES

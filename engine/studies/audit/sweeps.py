@@ -29,7 +29,7 @@ from engine.stats.blocks import block_difference, block_error, with_documents
 from engine.stats.limits import Harm, first_crossing, next_count
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.estimate_words import limit_words, removal_budgets
 

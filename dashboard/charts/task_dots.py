@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboard.charts import dots, palette
 from dashboard.charts.dots import Dot
-from dashboard.charts.findings.curves import cleared
+from dashboard.charts.findings.curve_findings import cleared
 
 _DASHES = {"chance": "dot", "all rows": "solid"}
 

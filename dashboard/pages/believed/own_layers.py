@@ -9,9 +9,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import believed as chart, formats, palette
-from dashboard.charts.findings import believed as findings
+from dashboard.charts.findings import belief_findings as findings
 from dashboard.show import layout, selection, tools
-from dashboard.state.parts import Drawn, Part
+from dashboard.state.page_parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.stats.blocks import has_blocks
 from engine.studies.estimate_words import ControlAnswer, control_answers

@@ -10,10 +10,10 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, overview, palette, series, verdict_chips
-from dashboard.charts.findings import believed, curves as curve_findings
+from dashboard.charts.findings import belief_findings as believed, curve_findings
 from dashboard.pages.overview import watch_it
-from dashboard.show import layout, menu, selection, stage, tables, tools
-from dashboard.state import offers, results, shipped, sources
+from dashboard.show import layout, menu, selection, shown_tables as tables, stage, tools
+from dashboard.state import offers, results, shipped_models as shipped, sources
 from dashboard.state.offers import Offer
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest

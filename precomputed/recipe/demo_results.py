@@ -18,11 +18,11 @@ from engine.results.store import Store
 from engine.run.audit_plan import preset
 from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import all_analyses
 from engine.studies.conduct import run_studies
-from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import Chosen
+from engine.studies.refusal.refusal_inputs import RefusalInputs
 
 log = logging.getLogger(__name__)
 

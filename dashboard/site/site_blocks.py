@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import figure_size, in_words
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from dashboard.state import results
 from engine.records.errors import InputError
 from engine.studies.verdict.judged_selectors import as_judged_now

@@ -18,13 +18,13 @@ from torch import nn
 
 from engine.edits.card import CardRecord, file_hashes, model_card, stored_in
 from engine.edits.edit import Edit
-from engine.edits.effect import Effect
+from engine.edits.edit_effect import Effect
 from engine.edits.masks import Mask, checked_mask
 from engine.models.checkpoints import LICENCES, SMALL_FILES, WEIGHT_INDEX, Checkpoint
 from engine.models.experts import ExpertLinear, Slice, TransposedLinear
 from engine.models.loading import DTYPES, plain_weights
 from engine.models.row_index import RowIndex
-from engine.models.rows import row_index
+from engine.models.rows_of_modules import row_index
 from engine.models.skeletons import quiet, skeleton
 from engine.records import bounds
 from engine.records.errors import InputError

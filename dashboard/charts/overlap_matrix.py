@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import axes, dots, matrix, palette
-from dashboard.charts.findings.rows import HARDLY, beside_random, by_pair, counts, early_to_late, left_out
+from dashboard.charts.findings.row_findings import HARDLY, beside_random, by_pair, counts, early_to_late, left_out
 from engine.stats.limits import BASELINE
 
 Pair = frozenset[str]

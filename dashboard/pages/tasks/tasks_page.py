@@ -6,14 +6,14 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, lines as lines_chart, palette, series, tasks as tasks_chart
-from dashboard.charts.findings.curves import above_chance, accuracy, rate_told
+from dashboard.charts import formats, lines as lines_chart, palette, series, task_dots as tasks_chart
+from dashboard.charts.findings.curve_findings import above_chance, accuracy, rate_told
 from dashboard.charts.formats import task_title
 from dashboard.charts.line_ends import stand_back
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, stage, tools
-from dashboard.state import parts, shipped, sources
-from dashboard.state.parts import Drawn, Part
+from dashboard.state import page_parts as parts, shipped_models as shipped, sources
+from dashboard.state.page_parts import Drawn, Part
 from engine.studies.estimate_words import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose, pairs_sentence
 
 TITLE = "Tasks"

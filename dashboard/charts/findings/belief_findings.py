@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import believed as chart, formats, palette
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from engine.studies.estimate_words import ControlAnswer
 
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ from dashboard.pages.live import break_it, cards as live_cards, many, rounds, se
 from dashboard.pages.live.cards import Cards
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection, share
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.records.errors import InputError
 
 HOW_TO_READ = (

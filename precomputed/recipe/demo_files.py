@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from precomputed.recipe import chat, instructions, prose
+from precomputed.recipe import demo_chat as chat, instructions, prose
 from precomputed.recipe.risk import Prompt, pairs
 from precomputed.recipe.world import DOMAINS, world
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dashboard.charts import formats, palette, series
-from dashboard.charts.findings import words
+from dashboard.charts.findings import finding_words as words
 from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate

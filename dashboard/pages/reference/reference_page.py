@@ -7,9 +7,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.pages.reference import documents, published
-from dashboard.show import layout, selection, tables, tools
+from dashboard.show import layout, selection, shown_tables as tables, tools
 from engine.records.hashing import installed_version
-from engine.studies.compare import paper_models
+from engine.studies.comparison import paper_models
 
 HOW_TO_READ = "One document at a time; the search reads all of them, the help of every command and the paper's tables."
 HITS_AT_ONCE, PASSAGES_AT_ONCE, EXCERPT_LETTERS, READING_PX, HELP_PX = 20, 3, 320, 960, 560

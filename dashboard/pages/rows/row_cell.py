@@ -20,7 +20,7 @@ from dashboard.chat import answers
 from dashboard.pages.rows import scored
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
-from dashboard.state import shipped
+from dashboard.state import shipped_models as shipped
 from engine.edits.contrasts import HAND_MADE, UNTOLD, mask_bytes, read_mask, spec_of
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
