@@ -69,7 +69,7 @@ def test_old_links_to_an_old_folder_open(page: str, tmp_path: Path, monkeypatch:
     def script(page: str) -> None:
         from importlib import import_module
 
-        import_module(f"dashboard.pages.{page}.page").render()
+        import_module(f"dashboard.pages.{page}.{page}_page").render()
 
     if page == "overview":
         app = AppTest.from_file(str(DASHBOARD / "app.py"), default_timeout=120)

@@ -170,7 +170,7 @@ def shown(folder: Path, monkeypatch: pytest.MonkeyPatch, page: str, **parameters
     def script(page: str) -> None:
         from importlib import import_module
 
-        import_module(f"dashboard.pages.{page}.page").render()
+        import_module(f"dashboard.pages.{page}.{page}_page").render()
 
     app = AppTest.from_function(script, args=(page,), default_timeout=120)
     for key, value in parameters.items():

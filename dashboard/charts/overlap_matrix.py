@@ -58,7 +58,9 @@ def overlaps(sublayers: Mapping[str, pl.DataFrame], heading: str) -> go.Figure:
             words.setdefault(pair, []).append(f"{title}: {_overlap(row)}")
     ends = {frozenset((a, b)): (value, near) for a, b, value, near in pairs.iter_rows()}
     cells = {pair: (value, "<br>".join(words[pair]), not near) for pair, (value, near) in ends.items()}
-    below = "overlap ÷ that of random rows" if by == "times" else "rows in both masks, of those in either (Jaccard)"
+    below = (
+        "Jaccard overlap ÷ that of random rows" if by == "times" else "rows in both masks, of those in either (Jaccard)"
+    )
     scored = [title for title, table in sublayers.items() if beside_random(table).height]
     below += f", the larger of {' and '.join(scored)}" * (len(scored) > 1)
     below += f"; without colour: at most {HARDLY:g}×" * any(near for _, near in ends.values())

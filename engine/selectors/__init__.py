@@ -19,5 +19,5 @@ def __getattr__(name: str) -> Any:
     """What needs torch, on first use: menus ask for ids only."""
     if name not in __all__:
         raise AttributeError(f"module 'engine.selectors' has no attribute {name!r}")
-    module = "prompt_run" if name == "PromptRun" else "run"
+    module = "prompt_run" if name == "PromptRun" else "scoring_run"
     return getattr(import_module(f"engine.selectors.{module}"), name)

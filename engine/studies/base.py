@@ -192,9 +192,10 @@ class Later(NamedTuple):
 _ANALYSES = """agreement depth sweep replies budget gap seeds differences rank-distribution controls specific dangerous
  stability draws invariance verdict parts singles joint claims-of protocols domain downstream"""
 _FILES = {  # where a file's name is another
-    "depth": "agreement", "replies": "sweep", "budget": "sweep", "gap": "verdicts", "seeds": "verdicts",
-    "differences": "verdicts", "verdict": "verdicts", "rank-distribution": "groups", "dangerous": "groups",
-    "specific": "controls", "draws": "stability", "parts": "singles", "joint": "singles", "claims-of": "claims_of",
+    "depth": "agreement", "sweep": "sweeps", "replies": "sweeps", "budget": "sweeps", "gap": "verdicts",
+    "seeds": "verdicts", "differences": "verdicts", "verdict": "verdicts", "rank-distribution": "groups",
+    "dangerous": "groups", "specific": "controls", "draws": "stability", "parts": "singles", "joint": "singles",
+    "claims-of": "claims_of",
 }  # fmt: skip
 BUILT_IN = {name: f"engine.studies.audit.{_FILES.get(name, name)}" for name in _ANALYSES.split()}
 _BY_NAME = ("claims-of",)  # what `all` leaves out: it brings selectors of its own

@@ -14,7 +14,7 @@ def run_page(name, **parameters):
     def script(name):
         from importlib import import_module
 
-        import_module(f"dashboard.pages.{name}.page").render()
+        import_module(f"dashboard.pages.{name}.{name}_page").render()
 
     app = AppTest.from_function(script, args=(name,), default_timeout=120)
     for key, value in parameters.items():

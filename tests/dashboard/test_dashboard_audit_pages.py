@@ -237,7 +237,7 @@ def test_agreement_shows_overlaps_that_were_counted_by_hand():
     assert [most[label] for label in labels] == sorted(most.values(), reverse=True)
     below = " ".join(block.proto.body for block in app.get("html"))
     assert ("without colour: at most 1.5×" in below) == (min(most.values()) <= 1.5)
-    assert "left out: Random, Consensus-2 with LRP and IG" in below
+    assert "left out: Random, Consensus-2 with LRP and IG, of which it is made" in below
 
 
 @pytest.mark.usefixtures("full")

@@ -27,9 +27,9 @@ def shown(name, **parameters):
     def script(name):
         from importlib import import_module
 
-        import_module(f"dashboard.pages.{name or 'overview'}.page").render()
+        import_module(f"dashboard.pages.{name}.{name}_page").render()
 
-    app = AppTest.from_function(script, kwargs={"name": name}, default_timeout=120)
+    app = AppTest.from_function(script, kwargs={"name": name or "overview"}, default_timeout=120)
     for key, value in parameters.items():
         app.query_params[key] = value
     app.run()

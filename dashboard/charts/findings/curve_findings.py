@@ -124,7 +124,8 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
         ends = list(dict.fromkeys(formats.perplexity(alive["nll"][place] - shift) for place in (0, -1)))
         who = words.listed(list(map(palette.title, alive["selector"])))
         of = "" if shift == 0.0 else " times the unmasked model's"
-        return f"Only by {who} does the model survive {when}: perplexity {' to '.join(ends)}{of}"
+        leave = words.verb(alive["selector"].to_list(), "leaves", "leave")
+        return f"Only {who} {leave} the model undestroyed {when}: perplexity {' to '.join(ends)}{of}"
     sentence = _alive(alive, order, f" {when}", shift)
     who = f"{len(destroyed)} more" if len(destroyed) > 2 and "the other" in sentence else _rest(destroyed, "{} scores")
     return sentence + (f"; {who} {verb} the model" if destroyed else "")

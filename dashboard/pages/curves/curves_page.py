@@ -167,14 +167,16 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     limit = drawn.curves.saturated_above
     apart = [findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders]
     seeds = _seeds(drawn, orders) if any(apart) else []
-    thin = {order: [f"thin: random{one}"] if seeds else [curve_chart.ORDER_HEADINGS[order][1]]
-            for order, one in zip(orders, apart, strict=True)}  # fmt: skip
+    thin = {order: [f"thin: random{', from its other end' * (order == 'morf')}{one}"] if seeds
+            else [curve_chart.ORDER_HEADINGS[order][1]] for order, one in zip(orders, apart, strict=True)}  # fmt: skip
     figures = {
         order: curve_chart.curves(
             drawn.points, order, relative=relative, baseline=unmasked, saturated=limit, seeds=seeds,
         )
         for order in orders
     }  # fmt: skip
+    if any(trace.opacity == curve_chart.BACK for trace in figures["lerf"].data if "lerf" in figures):
+        thin["lerf"].insert(0, "pale: perplexity doubles as soon as by random rows, and the model is destroyed")
     with picked.stage:
         _links(picked, _clicked(figures) if clickable else [], zeroed=zeroed)
     with picked.hero():
