@@ -26,7 +26,7 @@ MEASURES, PARTS = "Measures", "Parts"
 CURVES, GAP, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Models", "Differences")
 DESTROYED_NOTE = (
     "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences there "
-    "mean nothing."
+    "mean nothing. Pale: scores whose perplexity has doubled where that of random rows has, and that end in it."
 )
 BELOW_GAP = (
     "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the model is "
@@ -175,8 +175,6 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
         )
         for order in orders
     }  # fmt: skip
-    if any(trace.opacity == curve_chart.BACK for trace in figures["lerf"].data if "lerf" in figures):
-        thin["lerf"].insert(0, "pale: perplexity doubles as soon as by random rows, and the model is destroyed")
     with picked.stage:
         _links(picked, _clicked(figures) if clickable else [], zeroed=zeroed)
     with picked.hero():
