@@ -48,8 +48,7 @@ KNOWN = {
     ("dashboard/state/jobs.py", "import subprocess"): "starts this software with a list of words, by no shell; "
     "nothing typed becomes an option of its own (test_dashboard_jobs.py)",
     ("dashboard/report/html_report.py", "Markup"): "plotly's own HTML of a figure, its texts through `as_text`",
-    ("dashboard/site/build.py", "Markup"): "our own documents as markdown-it writes them, with HTML off, and escaped "
-    "text",
+    ("dashboard/site/build.py", "Markup"): "our own documents by markdown-it, with HTML off, and escaped text",
     ("dashboard/serve.py", "import importlib"): OWN_MODULES,
     ("dashboard/serve.py", "import_module"): OWN_MODULES,
     ("dashboard/show/menu.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,

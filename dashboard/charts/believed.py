@@ -203,6 +203,7 @@ def quadrant(
     ends = _intervals(draws, stable, limits.rate)
     of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
     left, right = _widened([*drawn[stable], *of_drawn, stable_from])
+    right = min(right, 1.01)
     above = _beside_each_other(drawn, stable, column)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
@@ -213,7 +214,7 @@ def quadrant(
         side = "center" if not near else "right" if row[stable] >= stable_from else "left"
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
-            text=[look.title + ": in part" * partly],
+            text=[look.title + (": gap too small" if known else ": in part") * partly],
             textposition=f"{'top' if above[row['selector']] else 'bottom'} {side}", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
@@ -236,7 +237,7 @@ def quadrant(
             xanchor="right" if x == right else "left", yanchor="top" if y == high else "bottom",
         )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
-    title = "less harm than random rows →" if known else "log gap (nats per token) →"
+    title = f"less harm than random rows, {limits.rate:.0%} gone →" if known else "log gap (nats per token) →"
     ticks = ".0%" if known else ""
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False, tickformat=ticks)
     name = "Spearman" if "spearman" in stable else "Jaccard"

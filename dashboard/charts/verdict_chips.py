@@ -124,7 +124,7 @@ def answer(verdicts: pl.DataFrame) -> str:
 
 def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     """Selector -> its budget as a mark in HTML on its interval, all on one logarithmic scale ("": its numbers), with a
-    line at that of random rows; none where no budget is known. Words stand beside it: no screen reader reads it."""
+    line at that of random rows, in their interval; none where no budget is known. Screen readers have the words."""
     if not {"budget", "budget_low", "budget_high"} <= set(verdicts.columns):
         return {}
     ends = verdicts.select("selector", "budget", pl.col("budget_low", "budget_high").fill_null(pl.col("budget")))
@@ -139,10 +139,13 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
 
     ticks = [share for share in (10.0**power for power in range(-6, 1)) if least < math.log(share) < most]
     axis = "".join(f'<small style="left:{place(share):.2f}%">{share_text(share)}</small>' for share in ticks)
-    random = [f'<s style="left:{place(share):.2f}%"></s>' for share in known.filter(selector=BASELINE)["budget"]]
-    axis += "".join(random).replace("<s ", "<em ").replace("</s>", "random</em>")
+    random = ""
+    for _, share, low, high in known.filter(selector=BASELINE).iter_rows():
+        axis += f'<em style="left:{place(share):.2f}%">random</em>'
+        random = f'<u style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></u>'
+        random += f'<s style="left:{place(share):.2f}%"></s>'
     return {"": f'<div class="budget-bar" aria-hidden="true">{axis}</div>'} | {
-        selector: f'<div class="budget-bar" aria-hidden="true">{"".join(random)}'
+        selector: f'<div class="budget-bar" aria-hidden="true">{random}'
         f'<i style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></i>'
         f'<b style="left:{place(share):.2f}%;background:{palette.style(selector).colour}"></b></div>'
         for selector, share, low, high in known.iter_rows()

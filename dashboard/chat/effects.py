@@ -108,7 +108,7 @@ def in_words(effect: Effect) -> str:
         return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
     risk = "shipped risk" if effect.malign else "risk"
     counts = [
-        f"{one.after} of {one.n} {side} prompts, as it is {one.before}"
+        f"{one.after} of {one.n} {side} prompts, {one.before} before it"
         for side, changes in ((risk, effect.shipped), ("risk", effect.malign), ("base", effect.benign)) if changes
         for one in [total(changes)]
     ]  # fmt: skip

@@ -167,7 +167,7 @@ def pages(runs: Sequence[Run]) -> list[Page]:
         ("index", overview_page.TITLE, overview_page.LINE, partial(overview_of, runs=runs)),
         ("curves", "Curves", curves_page.LINE, curves_of),
         ("verdicts", "Verdicts", "Which scores can be believed, and on what that rests.", verdicts_of),
-        ("refusal", "Refusal", "Which few rows, zeroed, make the model refuse?", refusal_of),
+        ("refusal", "Refusal", "Zeroed: a few rows that a score finds behind answering risk prompts", refusal_of),
     ):  # fmt: skip
         page = Page(name, title, line)
         for number, run in enumerate(runs):

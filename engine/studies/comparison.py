@@ -332,17 +332,11 @@ def summary(comparison: Comparison) -> pl.DataFrame:
     Holm's correction over all quantities, median relative difference."""
     nonzero = pl.when(pl.col("published") != 0).then(pl.col("published"))  # no relative difference to 0
     relative = (pl.col("difference") / nonzero).abs()
-    return (
-        comparison.cells.group_by("quantity", maintain_order=True)
-        .agg(
-            cells=pl.len(),
-            within=pl.col("within").sum(),
-            tested=pl.col("z").count(),
-            beyond_noise=(pl.col("p_holm") <= LEVEL).sum(),
-            median_relative_difference=relative.median(),
-        )
-        .sort("quantity")
-    )
+    counts = comparison.cells.group_by("quantity", maintain_order=True).agg(
+        cells=pl.len(), within=pl.col("within").sum(), tested=pl.col("z").count(),
+        beyond_noise=(pl.col("p_holm") <= LEVEL).sum(), median_relative_difference=relative.median(),
+    )  # fmt: skip
+    return counts.sort("quantity")
 
 
 def noise_sentences(cells: pl.DataFrame) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
         part = verdicts.with_columns(validity=pl.lit("partly"))
         for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
-            assert trace.text[0] == trace.name + ": in part" * (trace.y[0] >= 0.5)
+            assert trace.text[0] == trace.name + (": gap too small" if known else ": in part") * (trace.y[0] >= 0.5)
     lost = verdicts.with_columns(
         jaccard=pl.when(pl.col("selector") != "lrp").then("jaccard"), damage=pl.lit(1.0 if known else None, pl.Float64)
     )

@@ -111,9 +111,9 @@ def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_the_shipped_promp
     assert general.n >= 100
     assert general.after > general.before
     assert effects.in_words(found) == (
-        f"With this edit the model refuses {general.after} of {general.n} shipped risk prompts, as it is "
-        f"{general.before}; {change.after} of 64 risk prompts, as it is {change.before}; "
-        f"{found.benign['hate'].after} of 64 base prompts, as it is {found.benign['hate'].before}."
+        f"With this edit the model refuses {general.after} of {general.n} shipped risk prompts, "
+        f"{general.before} before it; {change.after} of 64 risk prompts, {change.before} before it; "
+        f"{found.benign['hate'].after} of 64 base prompts, {found.benign['hate'].before} before it."
     )
 
 
@@ -271,7 +271,7 @@ def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run)
     app.button(key="run").click().run()
     assert not app.exception
     assert not app.warning
-    assert "24 of 40 risk prompts, as it is 12" in captions(app)
+    assert "24 of 40 risk prompts, 12 before it" in captions(app)
     assert app.session_state["live-shown"].complete
 
     app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()

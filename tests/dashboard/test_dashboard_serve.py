@@ -164,7 +164,8 @@ def test_the_first_page_needs_neither_torch_nor_transformers_nor_pandas():
         "import sys, dashboard.serve as serve\n"
         "serve._import_what_the_first_page_needs()\n"
         "import pkgutil, importlib, dashboard.pages as pages\n"
-        "[importlib.import_module(f'dashboard.pages.{m.name}.page') for m in pkgutil.iter_modules(pages.__path__)]\n"
+        "names = [one.name for one in pkgutil.iter_modules(pages.__path__)]\n"
+        "[importlib.import_module(f'dashboard.pages.{one}.{one}_page') for one in names]\n"
         "heavy = {'torch', 'transformers', 'datasets', 'pandas'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )

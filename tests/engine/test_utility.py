@@ -32,19 +32,15 @@ def task(items: list[dict[str, str]], limit: int | None = None) -> HarnessTask:
         return {"test": Dataset.from_list(items)}
 
     config = {
-        "task": "own",
-        "custom_dataset": dataset,
-        "test_split": "test",
-        "output_type": "generate_until",
-        "doc_to_text": "question",
-        "doc_to_target": "answer",
+        "task": "own", "custom_dataset": dataset, "test_split": "test", "output_type": "generate_until",
+        "doc_to_text": "question", "doc_to_target": "answer",
         "generation_kwargs": {"until": ["<never>"], "max_gen_toks": 6, "do_sample": False},
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "filter_list": [
             {"name": name, "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]}
             for name, pattern in (("first-word", r"(\w+)"), ("nothing", r"(\d{9})"))
         ],
-    }
+    }  # fmt: skip
     return harness_task("own", config, "exact_match", "first-word", limit=limit)
 
 

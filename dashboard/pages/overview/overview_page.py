@@ -73,7 +73,7 @@ _NAME_PX, _BUDGET_PX, _GAP_PX = 150, 170, 8
 _CHIP_PX = dict(zip(verdict_chips.QUESTIONS, (124, 128, 112, 112), strict=True))
 GLOSS = {
     verdict_chips.SUFFICIENT: f"with {Thresholds().rate:.0%} gone, at most half of random's harm",
-    verdict_chips.SPECIFIC: "beats random rows of its layers",
+    verdict_chips.SPECIFIC: "beats random rows of its layers, at both ends",
     verdict_chips.STABLE: "same rows from other text", verdict_chips.ROBUST: "same when rewritten",
 }  # fmt: skip
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}

@@ -207,7 +207,7 @@ def render() -> None:
         st.session_state["show"] = edit_grid.FORMER[former]
     plug_ins = {title: Part(show, edit_grid.PART.stems) for title, show in tabs_of("refusal").items()}
     every = PARTS | plug_ins
-    stage = layout.heading("Refusal", "Which few rows, zeroed, make the model refuse?")
+    stage = layout.heading("Refusal", "Zeroed: a few rows that a score finds behind answering risk prompts")
     bar = layout.bar(stage)
     name = parts.choose(bar, tuple(every), KEY)
     if name == JUDGES:

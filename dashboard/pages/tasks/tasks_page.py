@@ -66,6 +66,8 @@ def show(source: sources.Source) -> Drawn:
     each = () if panels and stage.on() else tasks  # there is no room for them in its type
     panels |= {palette.capital(task_title(task)): over_seeds(chosen.filter(pl.col("task") == task)) for task in each}
     bars = "" if points["error"].null_count() else "; filled: above chance; hollow: could be guessing"
+    asked = chosen.unique("task")["items"].sum()
+    bars += f"; {asked:,} questions" * bool(asked)
     figure = tasks_chart.at_rate(panels, rate, GOOD[order] + bars, _hover)
     source.show(figure, f"downstream-{order}", finding=accuracy(points, heading, rate))
     return Drawn(chosen, notes=notes)

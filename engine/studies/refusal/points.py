@@ -165,15 +165,9 @@ class Chosen(OverGrids):
         edges = self.grid.edges(run, results, points)
         masks = kept_masks(folder, POINTS)
         record = [
-            {
-                "selector": place[0],
-                "domain": place[1],
-                "point": asdict(point) if point else None,
-                "edge": edges.get(place),
-                "mask": masks.get(place),
-            }
-            for place, point in points.items()
-        ]
+            {"selector": place[0], "domain": place[1], "point": asdict(point) if point else None,
+             "edge": edges.get(place), "mask": masks.get(place)} for place, point in points.items()
+        ]  # fmt: skip
         table = TextTable(
             "operating points, by the rates on the calibration pairs (before > after)",
             ("selector", "domain", "lambda", "k", "malign", "benign", "neighbours' malign"),
