@@ -271,5 +271,5 @@ def _import_what_sessions_would_share() -> None:
 def _preload() -> None:
     from dashboard.chat import live, opening
 
-    live.preload(warm=opening.request() is None)
+    live.preload(warm=lambda: opening.request() is None)
     opening.prepare()

@@ -238,8 +238,9 @@ def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
         torch.set_num_threads(_Threads.before)
 
 
-def preload(*, warm: bool) -> None:
-    """Load the app's first model once the first page is up. warm: run it once, so that its first edit is quick."""
+def preload(*, warm: Callable[[], bool]) -> None:
+    """Load the app's first model once the first page is up. warm: is it run once, so that its first edit is quick?
+    (Asked only then, since the answer may take an import of torch.)"""
     first_page_shown.wait()
     model = shipped.models()[0]
     if not shipped.model_is_there(model):
@@ -247,7 +248,7 @@ def preload(*, warm: bool) -> None:
     wanted.wait(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
     try:
         with POOL.use(model) as entry:
-            if warm:
+            if warm():
                 none = np.zeros(0, dtype=np.int64)
                 list(replies(entry.loaded, {"before": none, "after": none}, "Hello", 2))
         gc.collect()

@@ -15,6 +15,7 @@ import pytest
 from streamlit import config
 
 from dashboard import gate, serve
+from dashboard.state.shipped_models import FIRST_VARIABLE
 from engine.records.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -161,15 +162,14 @@ def test_the_policy_allows_this_server_only():
 
 def test_the_first_page_needs_neither_torch_nor_transformers_nor_pandas():
     code = (
-        "import sys, dashboard.serve as serve\n"
+        "import sys, dashboard.serve as serve; from dashboard.chat import live\n"
         "serve._import_what_the_first_page_needs()\n"
-        "import pkgutil, importlib, dashboard.pages as pages\n"
-        "names = [one.name for one in pkgutil.iter_modules(pages.__path__)]\n"
-        "[importlib.import_module(f'dashboard.pages.{one}.{one}_page') for one in names]\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'pandas'} & set(sys.modules)\n"
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+        "heavy = {'torch', 'transformers', 'datasets', 'pandas'}\n"
+        "live.first_page_shown.wait = lambda: sys.exit(', '.join(heavy & set(sys.modules)) or 0)\n"
+        "serve._preload()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    env = {name: value for name, value in os.environ.items() if name != FIRST_VARIABLE}  # the model that is asked first
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
 
 
