@@ -26,6 +26,7 @@ from engine.records.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 DEFAULT_PORT = 8501
 _PORTS_TRIED = 50
@@ -78,7 +79,7 @@ def main(
     from starlette.middleware import Middleware
     from streamlit.runtime.pages_manager import PagesManager
 
-    from dashboard.chat import opening
+    from dashboard.chat import live, opening
     from dashboard.show import former
     from dashboard.state import jobs
     from dashboard.uploads import freeing_uploads
@@ -111,11 +112,21 @@ def main(
         finally:  # a server ended by a signal runs no atexit handlers
             jobs.registry().close()
 
+    def early(app_below: ASGIApp) -> ASGIApp:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope.get("path") == "/live":  # who asks for this page waits for the model
+                live.first_page_shown.set()
+                live.wanted.set()
+            await app_below(scope, receive, send)
+
+        return answer
+
     _stop_on_hangup()
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
     framed_by = "https://huggingface.co" if public and public.lower().endswith(".hf.space") else "'none'"
-    middleware = [Middleware(gate.LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
+    headers = Middleware(gate.LocalOnlyHeaders, framed_by=framed_by)
+    middleware = [headers, guard, Middleware(early), Middleware(Health, watchdog=watchdog)]
     app = st.App(
         Path(__file__).with_name("app.py"),
         lifespan=while_serving,

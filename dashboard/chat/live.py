@@ -239,8 +239,7 @@ def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
 
 
 def preload(*, warm: Callable[[], bool]) -> None:
-    """Load the app's first model once the first page is up. warm: is it run once, so that its first edit is quick?
-    (Asked only then, since the answer may take an import of torch.)"""
+    """Load the app's first model once the first page is up. warm, asked then: is it run once for a quick first edit?"""
     first_page_shown.wait()
     model = shipped.models()[0]
     if not shipped.model_is_there(model):

@@ -265,12 +265,7 @@ def _line(
 def _without(run: RefusalInputs, known: Results, way: Way, prompts: str, pairs: Sequence[Pair]) -> dict[str, object]:
     """The line of a way without a setting: what is known is the unedited model."""
     return {
-        "model": run.loaded.id,
-        **dict(zip(("method", "vector", "domain"), way, strict=True)),
-        "prompts": prompts,
-        "pairs": len(pairs),
-        **run.rates(known, UNEDITED, pairs).columns("unedited"),
-        "unedited_nll": known[run.nll(UNEDITED)].nats_per_token,
-        "feasible": False,
-        "chosen": False,
-    }
+        "model": run.loaded.id, **dict(zip(("method", "vector", "domain"), way, strict=True)), "prompts": prompts,
+        "pairs": len(pairs), **run.rates(known, UNEDITED, pairs).columns("unedited"),
+        "unedited_nll": known[run.nll(UNEDITED)].nats_per_token, "feasible": False, "chosen": False,
+    }  # fmt: skip
