@@ -241,8 +241,8 @@ def quadrant(
     ticks = ".0%" if known else ""
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False, tickformat=ticks)
     name = "Spearman" if "spearman" in stable else "Jaccard"
-    compared = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
-    axis = {"text": f"same rows from other text → ({name}, {compared})"}
+    compared = "other text" if stable.startswith("draw_") else "less text (nested)"
+    axis = {"text": f"same rows from {compared} → ({name})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
     below = ["bars: 95% intervals over draws of text; hollow: stability not decided"] * bool(of_drawn)
     if known and (drawn[column].abs() < 1e-9).any():  # both harms count up to there

@@ -86,9 +86,9 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     st.caption(
         f"{nested}{silent}Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: "
         f"{MEASURES[measure]} {stable_from:g}, log gap {limits.log_gap:g} nats, with {limits.rate:.0%} of rows removed "
-        f"{1 - limits.invalid_damage:.0%} and {1 - limits.faithful_damage:.0%} of random rows' harm avoided. In part, "
-        "though that much is avoided: the gap between the orders is too small at some rates. A verdict also asks for "
-        "clear differences and beaten controls."
+        f"{1 - limits.invalid_damage:.0%} and {1 - limits.faithful_damage:.0%} of random rows' harm avoided. Gap "
+        "too small: though that much is avoided, the gap between the orders is too small at some rates. A verdict also "
+        "asks for clear differences and beaten controls."
     )
 
 
