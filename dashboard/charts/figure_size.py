@@ -49,6 +49,8 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
         if _in_cell(note) and least_px:
             note["text"] = _LEADING_ZERO.sub(r"\1.", note["text"])
         font = note.setdefault("font", {})
+        if least_px and font.get("size") == NOTE_PX:  # a line's or a zone's: its name alone has room
+            note["text"] = note["text"].partition(": ")[0]
         font["size"] = px(font.get("size") or BASE_PX)
     layout.annotations = notes  # at once: plotly looks for each among all of them
     for scale_of in (*figure.select_coloraxes(), *figure.select_traces(selector={"type": "heatmap"})):

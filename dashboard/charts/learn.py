@@ -17,7 +17,7 @@ from dashboard.charts.figure_size import BASE_PX
 from dashboard.charts.formats import LN10
 from engine.studies.estimate_words import GLOSSARY
 
-_NEAR, _BELOW_PX = 3, 40  # neighbours on either side of a row; below the plot
+_BELOW_PX = 40  # below the plot
 _BARS = "Bars: standard error; of random rows, spread of seeds"
 ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
     "lerf": (GLOSSARY["LeRF"], "dash", "circle-open"),
@@ -27,13 +27,13 @@ ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour
 
 def weights(
     values: npt.NDArray[np.float32], row: int, given: npt.NDArray[np.float64], out: npt.NDArray[np.float64],
-    *, zeroed: bool = False,
+    *, zeroed: bool = False, around: int = 3,
 ) -> go.Figure:  # fmt: skip
     """A row of a matrix among its neighbours, as they are in the file or with that row zeroed: above them the numbers
     that come in, to their right what each makes of these. Each list has colours by its own largest numbers.
-    values [rows, columns], given [columns], out [rows]"""
+    values [rows, columns], given [columns], out [rows]; around: neighbours on either side"""
     count, columns = values.shape
-    first, last = max(0, row - _NEAR), min(count, row + _NEAR + 1)
+    first, last = max(0, row - around), min(count, row + around + 1)
     shown, near = values[first:last].copy(), list(range(first, last))
     if zeroed:
         shown[row - first] = 0

@@ -35,8 +35,12 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
         return figure
     names = _x_range(figure)
     low, high = _y_range(figure)
-    heights = apart([(float(y) - low) / (high - low) for _, (_, y) in ends], gap)
-    for (trace, (x, y)), height in zip(ends, heights, strict=True):
+    of_several = [note for note in figure.layout.annotations if note.name == "line end"]
+    wanted = [*(float(y) for _, (_, y) in ends), *(note.y for note in of_several)]
+    heights = apart([(y - low) / (high - low) for y in wanted], gap)
+    for note, height in zip(of_several, heights[len(ends) :], strict=True):
+        note.y = low + height * (high - low)
+    for (trace, (x, y)), height in zip(ends, heights, strict=False):
         figure.add_annotation(
             x=names.index(x) if x in names else x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low),
             axref="pixel", ayref="y", name="line end",

@@ -310,14 +310,10 @@ class Draws:
         return {
             **{key: first[key] for key in (*_OF_TEXT, "length")},
             **start_record(self.sets[0].window_start, self.sets[0].prefix),
-            "samples": self.size,
-            "samples_requested": self.size_wanted,
-            "draws": len(self.sets),
-            "draws_requested": self.draws_wanted,
-            "windows_available": self.available,
-            "first_windows": [one.sample_ids[0] for one in self.sets],
-            "seed": self.seed,
-        }
+            "samples": self.size, "samples_requested": self.size_wanted, "draws": len(self.sets),
+            "draws_requested": self.draws_wanted, "windows_available": self.available,
+            "first_windows": [one.sample_ids[0] for one in self.sets], "seed": self.seed,
+        }  # fmt: skip
 
 
 def disjoint_draws(

@@ -61,13 +61,9 @@ class Served:
     def reply(self, question: str) -> str:
         answer = self._call(
             "/chat/completions",
-            {
-                "model": self.name,
-                "messages": [{"role": "user", "content": question}],
-                "temperature": 0,
-                "max_tokens": MAX_NEW_TOKENS,
-            },
-        )
+            {"model": self.name, "messages": [{"role": "user", "content": question}], "temperature": 0,
+             "max_tokens": MAX_NEW_TOKENS},
+        )  # fmt: skip
         try:
             text = answer["choices"][0]["message"]["content"]
         except (LookupError, TypeError):

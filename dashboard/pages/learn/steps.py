@@ -79,7 +79,7 @@ def before_guess(step: str) -> go.Figure:
     """A picture for a step that does not tell its answer: the unedited model on the axes of the figure to come."""
     if step == "row":
         values = weights.matrix(BLOCK, PROJECTION)
-        return learn_chart.weights(values, ROW, *outputs(values, ROW)[:2])
+        return learn_chart.weights(values, ROW, *outputs(values, ROW)[:2], around=2 if stage.on() else 3)
     if step in ("zero", "orders"):
         selector, rate = ("random", QUESTION_RATE) if step == "zero" else (ORDERS_OF, ORDER_RATE)
         _, points, unmasked = _sweep([selector])
