@@ -1,7 +1,7 @@
 """Pieces of axes that many figures share."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import plotly.graph_objects as go
@@ -54,10 +54,12 @@ def finite(value: float | None) -> float | None:
     return value if is_finite(value) else None
 
 
-def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) -> None:
-    """A line between the marks of one place, without a name and a hover."""
+def joined(figure: go.Figure, ends: Mapping[int, Sequence[float]], **line: Any) -> None:
+    """At each place a line between its marks, without a name and a hover."""
+    points = [(x, place) for place, marks in ends.items() for x in (*marks, None)][:-1]
+    x, y = [point[0] for point in points], [point[1] for point in points]
     line = {"color": palette.REFERENCE, "width": 2, **line}
-    figure.add_scatter(x=list(ends), y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip", line=line)
+    figure.add_scatter(x=x, y=y, mode="lines", showlegend=False, hoverinfo="skip", line=line)
 
 
 def level(figure: go.Figure, text: str, *, at: str = "bottom right", **place: float | str | None) -> None:

@@ -72,7 +72,7 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     ]
     figure = go.Figure()
     for place, (look, ends) in enumerate(zip(looks, zip(*heights, strict=True), strict=True)):
-        axes.joined(figure, [end for end in ends if end is not None], place, color=look.colour)
+        axes.joined(figure, {place: [end for end in ends if end is not None]}, color=look.colour)
     series = zip(("nll_a", "nll_b"), names, ("circle", "diamond-open"), heights, strict=True)
     for column, name, symbol, values in series:
         marks = []
@@ -344,7 +344,7 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
         ends = [_mean_height(frame) for _, frame, _ in marks]
         heights += ends
         if len(ends) > 1:
-            axes.joined(figure, [min(ends), max(ends)], place)
+            axes.joined(figure, {place: (min(ends), max(ends))})
         for name, frame, is_control in marks:
             low, high = _reach(frame)
             heights += [low, high]

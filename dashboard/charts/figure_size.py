@@ -32,7 +32,8 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
     if layout.title.text:
         layout.title.text = _second_line(layout.title.text, px(BASE_PX))
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
-        axis.tickfont.size = px(axis.tickfont.size or BASE_PX)
+        if axis.tickfont.size or scale > 1:  # else the figure's own
+            axis.tickfont.size = px(axis.tickfont.size or BASE_PX)
         axis.title.font.size = base
         if axis.nticks and scale > 1:
             axis.nticks = max(3, round(axis.nticks / (1.25 * scale)))  # larger labels leave room for fewer
@@ -55,6 +56,8 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
     layout.annotations = notes  # at once: plotly looks for each among all of them
     for scale_of in (*figure.select_coloraxes(), *figure.select_traces(selector={"type": "heatmap"})):
         scale_of.colorbar.update(tickfont_size=base, title_font_size=base)
+    if scale == 1 and not least_px:
+        return figure
     _grow(layout, ("height",), scale)
     _grow(layout.margin, ("l", "r", "t", "b"), scale)
     for trace in figure.data:

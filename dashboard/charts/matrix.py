@@ -5,7 +5,7 @@ import html
 import math
 import textwrap
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -35,13 +35,14 @@ def matrix(
     scale: str | Sequence[str] = SEQUENTIAL,
     clickable: bool = False, corner: tuple[str, str] = ("", ""),
     pale: Container[tuple[int, int]] = (), bar: Mapping[str, Any] | None = None,
+    number_px: int = figure_size.CELL_PX, blank: Iterable[tuple[int, int]] = (),
 ) -> go.Figure:  # fmt: skip
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
     value its colour shows, within `span`; one function for all rows or one for each.
     corner: titles of the column and the row axis. pale: cells [row, column] that have a number and no colour.
-    bar: what else plotly is to know of the bar that tells the colours, None for no bar.
+    bar: what else plotly is to know of the bar that tells the colours, None for no bar. blank: cells with a dash.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text]."""
     shown = [[axes.finite(value) for value in line] for line in values]
@@ -72,12 +73,10 @@ def matrix(
     known = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
     readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in known], scale)
     colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(known, readable, strict=True)]
+    told = [(i, j, text(value), colour) for (i, j, value), colour in zip(known, colours, strict=True)]
     notes = [
-        {
-            "x": j, "y": i, "text": label, "showarrow": False,
-            "font": {"size": figure_size.CELL_PX, "color": colour},
-        }
-        for (i, j, value), colour in zip(known, colours, strict=True) if (label := text(value))
+        {"x": j, "y": i, "text": label, "showarrow": False, "font": {"size": number_px, "color": colour}}
+        for i, j, label, colour in (*told, *((*cell, "–", palette.REFERENCE) for cell in blank)) if label
     ]  # fmt: skip
     count = len(columns)
     half = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)

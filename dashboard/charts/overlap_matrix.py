@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, dots, matrix, palette
+from dashboard.charts import axes, dots, figure_size, matrix, palette
 from dashboard.charts.findings.row_findings import HARDLY, beside_random, by_pair, counts, early_to_late, left_out
 from engine.stats.limits import BASELINE
 
@@ -85,15 +85,13 @@ def _triangle(
         for (i, j), (_, words, _) in cells.items()
     }
     places = [[(i, j) for j in range(len(columns))] for i in range(len(rows))]
-    figure = matrix.matrix(
+    return matrix.matrix(
         [[cells[place][0] if place in cells else None for place in line] for line in places],
         list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading, below=below, text=text,
         hover=[[hover.get(place, "") for place in line] for line in places], span=(min(bright), max(bright)),
         scale=matrix.GREY_TO_TEAL, pale={place for place, (*_, coloured) in cells.items() if not coloured},
+        number_px=16 if len(columns) <= _LARGE else figure_size.CELL_PX, blank=there.keys() - cells.keys(),
     )  # fmt: skip
-    for j, i in ((j, i) for (i, j) in there.keys() - cells.keys()):
-        figure.add_annotation(x=j, y=i, text="–", showarrow=False, font={"color": palette.REFERENCE})
-    return figure.update_annotations(font_size=16) if len(columns) <= _LARGE else figure
 
 
 def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> go.Figure:
@@ -103,8 +101,10 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     order = pairs.select("selector_a", "selector_b").rows()
     tables = {title: beside_random(table) for title, table in sublayers.items()}
     known = pl.concat(tables.values())
-    for place, (a, b) in enumerate(order):
-        axes.joined(figure, known.filter(selector_a=a, selector_b=b)[by].to_list(), place, width=1)
+    pair_values: dict[int, list[float]] = {}
+    for a, b, value in known.select("selector_a", "selector_b", by).iter_rows():
+        pair_values.setdefault(order.index((a, b)), []).append(value)
+    axes.joined(figure, pair_values, width=1)
     for (title, table), symbol in zip(tables.items(), _SYMBOLS, strict=False):
         marks = [
             dots.Dot(

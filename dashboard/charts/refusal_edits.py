@@ -2,6 +2,7 @@
 one selector and domain, risk prompts refused against perplexity."""
 
 import html
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -15,6 +16,7 @@ _FEW = 0.4  # an axis ends there where all is below it
 _BELOW = 0.27  # of a line: random rows stand there, or they would lie on the unedited model
 TITLES = {"malign": "Risk prompts", "benign": "Harmless prompts"}
 _MARK_PX, _RING_PX = 10, 18
+_PLAIN = {"type": "scatter", "showlegend": False, "cliponaxis": False}
 _UNEDITED = "<b>unedited model</b>"
 _HEIGHT, _BELOW_PX = 480, 100  # of the trade-off; below the plot: axis title, legend
 
@@ -49,19 +51,21 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str, *, mean_alone: 
         [title for title, _ in panels], list(map(palette.title, order)), f"{TITLES[kind].lower()} refused", "", below,
         {**dots.SHARE, **({"range": [-0.012, 0.412]} if few else {}), "tickvals": ticks},
     )  # fmt: skip
+    drawn_at: list[tuple[dict[str, Any], dict[str, int]]] = []
     for (_, rows), where in zip(panels, places, strict=True):
         by_name = {row["selector"]: row for row in rows.iter_rows(named=True)}
         marks = [(place, by_name[name]) for place, name in enumerate(order) if name in by_name]
-        for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
-            figure.add_trace(trace, **where)
-    figure.update_traces(showlegend=False, cliponaxis=False)
+        drawn_at += [({**_PLAIN, **one}, where) for one in (*_beside(marks, kind), _after(marks, kind, chosen))]
     edited = "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone)
     keys = [("unedited", "circle-open", palette.BEFORE), (edited, "square", palette.REFERENCE)]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
         keys.append(("random rows of the same layers", "x-thin", palette.REFERENCE))
     for name, symbol, colour in keys:
         look = {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2, "color": colour}}
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=look)
+        drawn_at.append(({"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "marker": look},
+                         places[0]))  # fmt: skip
+    at = {f"{name}s": [where[name] for _, where in drawn_at] for name in ("row", "col")}
+    figure.add_traces([trace for trace, _ in drawn_at], **at)
     return figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_b=48)
 
 
@@ -83,45 +87,45 @@ def mean_of(points: pl.DataFrame, kind: str) -> pl.DataFrame:
     return points.group_by("selector", maintain_order=True).agg(pl.len(), *means).filter(pl.col("len") == count)
 
 
-def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
+def _beside(marks: list[tuple[int, Row]], kind: str) -> list[dict[str, Any]]:
     """What an edit is compared with, and the way from the one to the other."""
     ends = [(place, row[f"edited_{kind}"], row.get(f"unedited_{kind}")) for place, row in marks]
     ways = [(x, y) for y, after, before in ends if before is not None for x in (before, after, None)]
     line = {"color": palette.REFERENCE, "width": 2, "dash": "dot"}
     x, y = [way[0] for way in ways], [way[1] for way in ways]
-    traces = [go.Scatter(x=x, y=y, mode="lines", hoverinfo="skip", line=line)]
+    traces: list[dict[str, Any]] = [{"x": x, "y": y, "mode": "lines", "hoverinfo": "skip", "line": line}]
     for column, symbol, colour, shift in (
         (f"control_{kind}", "x-thin", palette.REFERENCE, _BELOW),
         (f"unedited_{kind}", "circle-open", palette.BEFORE, 0.0),
     ):
         known = [(place, row) for place, row in marks if row.get(column) is not None]
         traces.append(
-            go.Scatter(
-                x=[row[column] for _, row in known], y=[place + shift for place, _ in known], mode="markers",
-                customdata=[_hover(row, kind) for _, row in known],
-                hovertemplate="%{customdata}<extra></extra>", name=column,
-                marker={"symbol": symbol, "size": 9, "color": colour, "line": {"width": 2, "color": colour}},
-            )
+            {
+                "x": [row[column] for _, row in known], "y": [place + shift for place, _ in known], "mode": "markers",
+                "customdata": [_hover(row, kind) for _, row in known],
+                "hovertemplate": "%{customdata}<extra></extra>", "name": column,
+                "marker": {"symbol": symbol, "size": 9, "color": colour, "line": {"width": 2, "color": colour}},
+            }
         )  # fmt: skip
     return traces
 
 
-def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
+def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> dict[str, Any]:
     looks = [palette.style(row["selector"]) for _, row in marks]
     after = [rates(row, f"edited_{kind}") for _, row in marks]
     ids = [cell_id(row) if "k" in row else "" for _, row in marks]
-    return go.Scatter(
-        x=[rate[0] for rate in after], y=[place for place, _ in marks], mode="markers", name="edited",
-        customdata=[[name, _hover(row, kind)] for name, (_, row) in zip(ids, marks, strict=True)],
-        hovertemplate="%{customdata[1]}<extra></extra>",
-        error_x=axes.intervals(after, thickness=1.5, colour=palette.REFERENCE),
-        marker={
+    return {
+        "x": [rate[0] for rate in after], "y": [place for place, _ in marks], "mode": "markers", "name": "edited",
+        "customdata": [[name, _hover(row, kind)] for name, (_, row) in zip(ids, marks, strict=True)],
+        "hovertemplate": "%{customdata[1]}<extra></extra>",
+        "error_x": axes.intervals(after, thickness=1.5, colour=palette.REFERENCE),
+        "marker": {
             "symbol": [look.symbol for look in looks], "color": [look.colour for look in looks],
             "size": [_CHOSEN_PX if chosen and name == chosen else 12 for name in ids],
             "line": {"width": [3 if chosen and name == chosen else 0 for name in ids], "color": palette.REFERENCE},
         },
-        selected={"marker": {"opacity": 1.0}}, unselected={"marker": {"opacity": 1.0}},
-    )  # fmt: skip
+        "selected": {"marker": {"opacity": 1.0}}, "unselected": {"marker": {"opacity": 1.0}},
+    }  # fmt: skip
 
 
 def _hover(row: Row, kind: str) -> str:

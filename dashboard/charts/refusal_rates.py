@@ -33,10 +33,9 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
     names = [
         f"{html.escape(one.prompts)}: {'should be refused' if one.malign else 'should be answered'}" for one in sets
     ]
-    figure = go.Figure()
-    for place, one in enumerate(sets):
-        if one.before[0] is not None and one.after[0] is not None:
-            axes.joined(figure, [one.before[0], one.after[0]], place, dash="dot")
+    figure, ends = go.Figure(), [(one.before[0], one.after[0]) for one in sets]
+    known = {place: (a, b) for place, (a, b) in enumerate(ends) if a is not None and b is not None}
+    axes.joined(figure, known, dash="dot")
     for side, name, colour, symbol in (
         ("before", "unedited", palette.BEFORE, "circle-open"),
         ("after", "edited", palette.AFTER, "diamond"),
@@ -115,7 +114,7 @@ def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
     figure = go.Figure()
     the_edit = dots.Dot(0, line["edited_malign"], f"the edit: {percent(line['edited_malign'])}")
     dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
-    axes.joined(figure, (line["draws_low"], line["draws_high"]), 1, color=_CONTROL_COLOUR)
+    axes.joined(figure, {1: (line["draws_low"], line["draws_high"])}, color=_CONTROL_COLOUR)
     marks = []
     for row in draws.iter_rows(named=True):
         none = "" if row["k"] is not None else ", no point: unedited"

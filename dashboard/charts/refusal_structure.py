@@ -98,10 +98,9 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
     of_domain = table.filter(domain=domain)
     models = of_domain["model"].unique(maintain_order=True).to_list()
     figure = go.Figure()
-    for place, model in enumerate(models):
-        rates = of_domain.filter(model=model)["malign"].drop_nulls().to_list()
-        if len(rates) > 1:
-            axes.joined(figure, [min(rates), max(rates)], place, dash="dot")
+    rates = [of_domain.filter(model=model)["malign"].drop_nulls().to_list() for model in models]
+    ends = {place: (min(shares), max(shares)) for place, shares in enumerate(rates) if len(shares) > 1}
+    axes.joined(figure, ends, dash="dot")
     for selector in palette.in_order(of_domain["selector"]):
         look, rows = palette.style(selector), list(of_domain.filter(selector=selector).iter_rows(named=True))
         marks = []

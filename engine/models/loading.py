@@ -58,14 +58,10 @@ class LoadedModel:
     def numeric_fingerprint(self) -> dict[str, str]:
         """All of the model that can change a number: for cache keys. Its name is not part of it."""
         return {
-            "weights_hash": self.weights_hash,
-            "config_hash": self.config_hash,
-            "tokenizer_hash": self.tokenizer_hash,
-            "architecture": self.architecture,
-            "rows": self.rows.signature(),
-            "dtype": self.dtype,
+            "weights_hash": self.weights_hash, "config_hash": self.config_hash, "tokenizer_hash": self.tokenizer_hash,
+            "architecture": self.architecture, "rows": self.rows.signature(), "dtype": self.dtype,
             "device": self.device.partition(":")[0],
-        }
+        }  # fmt: skip
 
     @property
     def fingerprint(self) -> dict[str, Any]:
