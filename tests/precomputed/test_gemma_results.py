@@ -46,6 +46,10 @@ def test_readme_says_what_is_told_apart() -> None:
     rho = {frozenset(pair): value for *pair, value in read_table(RESULTS, "spearman").drop("model").iter_rows()}
     for one, other, said in (("wanda", "lrp", -0.52), ("lrp", "mean_activation", -0.47), ("fisher", "ig", 0.77)):
         assert rho[frozenset((one, other))] == pytest.approx(said, abs=0.005)
+    drawn = read_table(RESULTS, "verdicts").select("selector", "stability", "draw_jaccard").drop_nulls().rows()
+    assert {name for name, word, _ in drawn if word == "stable"} == {"wanda", "mean_activation", "lrp"}
+    assert {name for name, word, _ in drawn if word == "not"} == {"fisher", "consensus2"}
+    assert all(f"{jaccard:.3f}".lstrip("0") in TEXT for *_, jaccard in drawn)
 
 
 def test_it_is_among_what_pages_offer() -> None:

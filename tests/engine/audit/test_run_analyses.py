@@ -38,11 +38,9 @@ SOMETIMES = {"score_files", "more_rates", "specific_most", "dangerous_draws"}
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
     "rows", "sweep", "budget", "parts", "joint", "gap", "seeds", "differences", "jaccard", "spearman", "depth",
-    "mask_depth", "published_claims",
-    "controls", "control_differences", "layer_matched", "specific",
+    "mask_depth", "published_claims", "controls", "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
-    "verdict_moves",
-    "singles", "singles_units", "singles_selectors", "singles_recall",
+    "verdict_moves", "singles", "singles_units", "singles_selectors", "singles_recall",
     "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts", "claims",
     "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units", "sweep_replies",
 }  # fmt: skip
