@@ -126,7 +126,7 @@ import faulthandler, threading, time
 import polars as pl
 from dashboard.charts import formats
 from dashboard.charts.sortable import sortable
-from dashboard.show import tables, tools
+from dashboard.show import shown_tables as tables, tools
 from streamlit import dataframe_util
 faulthandler.dump_traceback_later(12, exit=True)
 frame = pl.DataFrame({"nll": [2.0 + i for i in range(14)], "name": [f"m{i}" for i in range(14)]})

@@ -21,7 +21,7 @@ import ctypes, sys, threading, time
 import polars as pl
 import streamlit as st
 from dashboard import serve, watchdog
-from dashboard.pages.reference import page
+from dashboard.pages.reference import reference_page as page
 watchdog.HANG_S, watchdog.ASLEEP_S, watchdog.POOL_S = 6.0, 3.0, 2.0
 forever = threading.Event()
 frame = pl.DataFrame({"a": [1.0], "b": [1.0], "c": ["c"]})
