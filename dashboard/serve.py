@@ -79,7 +79,7 @@ def main(
     from starlette.middleware import Middleware
     from streamlit.runtime.pages_manager import PagesManager
 
-    from dashboard.chat import live, opening
+    from dashboard.chat import opening
     from dashboard.show import former
     from dashboard.state import jobs
     from dashboard.uploads import freeing_uploads
@@ -112,21 +112,12 @@ def main(
         finally:  # a server ended by a signal runs no atexit handlers
             jobs.registry().close()
 
-    def early(app_below: ASGIApp) -> ASGIApp:
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope.get("path") == "/live":  # who asks for this page waits for the model
-                live.first_page_shown.set()
-                live.wanted.set()
-            await app_below(scope, receive, send)
-
-        return answer
-
     _stop_on_hangup()
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
     framed_by = "https://huggingface.co" if public and public.lower().endswith(".hf.space") else "'none'"
     headers = Middleware(gate.LocalOnlyHeaders, framed_by=framed_by)
-    middleware = [headers, guard, Middleware(early), Middleware(Health, watchdog=watchdog)]
+    middleware = [headers, guard, Middleware(_early), Middleware(Health, watchdog=watchdog)]
     app = st.App(
         Path(__file__).with_name("app.py"),
         lifespan=while_serving,
@@ -277,6 +268,19 @@ def _import_what_sessions_would_share() -> None:
     puts another module in its place at the end of its import: who waited meanwhile gets the first, without names."""
     importlib.import_module("pandas.io.formats.style")  # with all of pandas, and what tables of texts need beside it
     importlib.import_module("transformers")
+
+
+def _early(app: ASGIApp) -> ASGIApp:
+    """ASGI middleware: who asks for Live edit's page waits for the model, which is loaded at once."""
+    from dashboard.chat import live
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == "/live":
+            live.first_page_shown.set()
+            live.wanted.set()
+        await app(scope, receive, send)
+
+    return answer
 
 
 def _preload() -> None:

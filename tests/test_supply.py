@@ -56,8 +56,7 @@ KNOWN = {
     ("engine/__init__.py", "import_module"): OWN_MODULES,
     ("engine/judges/served.py", "import urllib.request"): "asks the server that the command line names",
     ("engine/measures/harness.py", "import importlib"): "is lm-eval installed?",
-    ("engine/models/memory.py", "import ctypes"): "two settings of glibc's allocator and its trim, of the C library "
-    "that this process has anyway",
+    ("engine/models/memory.py", "import ctypes"): "two settings of glibc's allocator and its trim",
     ("engine/models/attnlrp.py", "import importlib"): "lxt's and transformers' modules, of families in our list",
     ("engine/models/attnlrp.py", "import_module"): "lxt's and transformers' modules, of families in our list",
     ("engine/cli.py", "import importlib"): OWN_MODULES,

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard.charts import axes, figure_size, formats, lines, matrix, palette, series
+from dashboard.charts import axes, figure_size, formats, line_ends, lines, matrix, palette, series
 from dashboard.charts.formats import LN10
 from engine.results.tables import spec
 from engine.stats.blocks import all_saturated, between_draws, mean_of_lines
@@ -25,7 +25,6 @@ HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title,
 _NOTE = 0.06  # of what is drawn: the height of words on stage
 _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
-_BACK = 0.45  # opacity of a line that stands back
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _MODEL = "under way"  # the model of a run that is not done
@@ -122,7 +121,9 @@ def curves(
         worse = by_chance.group_by("rate").agg(pl.col("nll").min()).filter(pl.col("nll") > doubled)["rate"].min()
         longer = rows.filter(pl.col("nll") <= doubled, pl.col("rate") == pl.lit(worse, pl.Float64))["selector"]
         gone -= set(map(palette.title, longer))  # these keep the language where random rows no longer do
-        figure.for_each_trace(lambda trace: trace.update(opacity=_BACK), selector=lambda trace: trace.name in gone)
+        figure.for_each_trace(
+            lambda trace: trace.update(opacity=line_ends.BACK), selector=lambda trace: trace.name in gone
+        )
     elif len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]
         figure.for_each_trace(lambda trace: trace.update(showlegend=False), selector=lambda trace: trace.name in gone)
@@ -294,9 +295,9 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
         shift = panel.baseline if relative else 0.0
         if shift is None:
             continue
-        part = panel.points.filter(order=panel.order or order)
-        for selector in palette.in_order(part["selector"]):
-            own = part.filter(selector=selector)
+        points = panel.points.filter(order=panel.order or order)
+        for selector in palette.in_order(points["selector"]):
+            own = points.filter(selector=selector)
             trace = curve(own, selector, shift) | {"showlegend": selector not in named}
             named.add(selector)  # in the legend only the first time; a click there hides it in every panel
             figure.add_trace(trace, **at)

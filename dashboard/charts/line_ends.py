@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dashboard.charts import palette
 
 LEAST_PLOT_PX, LEAST_STAGE_PX = 280, 400  # height of a plot, on stage in a window of 1280x800; names keep apart at it
-PALE = 0.35  # opacity of lines that stand back
+PALE, BACK = 0.35, 0.45  # opacity of lines that stand back: without a name here, with one in lighter type
 MOST_LETTERS = 20  # a longer name stays in the legend, or it would take the plot's room
 _LARGE_PX = 18  # type from this size on is read at the contrast that colours of lines have
 _LETTER = 0.58  # mean width of a letter, as a share of the type's size
@@ -29,7 +29,7 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     size_px: of the names; for a figure whose type and margins have their final sizes."""
     named = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
     ends = [(trace, end) for trace, end in named if trace.opacity != PALE]
-    large, some_pale = size_px >= _LARGE_PX, any(trace.opacity for trace, _ in ends)
+    large, some_back = size_px >= _LARGE_PX, any(trace.opacity == BACK for trace, _ in ends)
     gap = _LINE * size_px / (LEAST_STAGE_PX if large else LEAST_PLOT_PX)
     if not ends or gap * (len(ends) - 1) > 1 or not _one_plain_plot(figure):
         return figure
@@ -44,7 +44,7 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
         figure.add_annotation(
             x=names.index(x) if x in names else x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low),
             axref="pixel", ayref="y", name="line end",
-            text=f"<b>{trace.name}</b>" if some_pale and trace.opacity is None else trace.name,
+            text=f"<b>{trace.name}</b>" if some_back and trace.opacity is None else trace.name,
             xanchor="left", yanchor="middle", align="left", showarrow=True, arrowhead=0, arrowwidth=1.5,
             font={"color": trace.line.color if large else palette.REFERENCE, "size": size_px},
             arrowcolor=trace.line.color, standoff=2,

@@ -73,10 +73,10 @@ def matrix(
     known = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
     readable = _readable([(shades[i](value) - low) / (high - low) for i, _, value in known], scale)
     colours = [palette.REFERENCE if cell[:2] in pale else one for cell, one in zip(known, readable, strict=True)]
-    told = [(i, j, text(value), colour) for (i, j, value), colour in zip(known, colours, strict=True)]
+    numbers = [(i, j, text(value), colour) for (i, j, value), colour in zip(known, colours, strict=True)]
     notes = [
         {"x": j, "y": i, "text": label, "showarrow": False, "font": {"size": number_px, "color": colour}}
-        for i, j, label, colour in (*told, *((*cell, "–", palette.REFERENCE) for cell in blank)) if label
+        for i, j, label, colour in (*numbers, *((*cell, "–", palette.REFERENCE) for cell in blank)) if label
     ]  # fmt: skip
     count = len(columns)
     half = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
@@ -106,8 +106,8 @@ def places(values: Sequence[Cell]) -> Callable[[float], float]:
 
 def signed_places(values: Sequence[Cell]) -> Callable[[float], float]:
     """value -> the place of its size among these, with its sign: from -1 to 1, around 0."""
-    place = places([None if value is None else abs(value) for value in values])
-    return lambda value: math.copysign(place(abs(value)), value) if value else 0.0
+    place_of = places([None if value is None else abs(value) for value in values])
+    return lambda value: math.copysign(place_of(abs(value)), value) if value else 0.0
 
 
 def thinned(labels: Sequence[str], most: int) -> list[str]:
@@ -201,9 +201,9 @@ def _said(row: dict[str, float], kind: str) -> str:
 def _readable(shares: Sequence[float], scale: str | Sequence[str]) -> list[str]:
     """Black or white, whichever has the higher contrast (WCAG 2) at each of these shares of the colour scale."""
     inside = [min(max(share, 0.0), 1.0) for share in shares]
-    found = sample_colorscale(scale, inside, colortype="tuple") if inside else []
+    shades = sample_colorscale(scale, inside, colortype="tuple") if inside else []
     chosen = []
-    for colour in found:
+    for colour in shades:
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
         luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
         chosen.append("#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF")

@@ -77,8 +77,8 @@ def _triangle(
     told: the number of a cell, what it says, has it a colour?"""
     selectors = by_likeness(alike, palette.in_order(frozenset().union(*alike)))
     rows, columns = selectors[1:], selectors[:-1]
-    there = {(i, j): told.get(frozenset((a, b))) for i, a in enumerate(rows) for j, b in enumerate(columns[: i + 1])}
-    cells = {place: one for place, one in there.items() if one}
+    pairs = {(i, j): told.get(frozenset((a, b))) for i, a in enumerate(rows) for j, b in enumerate(columns[: i + 1])}
+    cells = {place: one for place, one in pairs.items() if one}
     bright = [value for value, _, coloured in told.values() if coloured] or [0.0, 1.0]
     hover = {
         (i, j): f"<b>{palette.title(rows[i])} and {palette.title(columns[j])}</b><br>{words}"
@@ -90,7 +90,7 @@ def _triangle(
         list(map(palette.title, columns)), list(map(palette.title, rows)), heading=heading, below=below, text=text,
         hover=[[hover.get(place, "") for place in line] for line in places], span=(min(bright), max(bright)),
         scale=matrix.GREY_TO_TEAL, pale={place for place, (*_, coloured) in cells.items() if not coloured},
-        number_px=16 if len(columns) <= _LARGE else figure_size.CELL_PX, blank=there.keys() - cells.keys(),
+        number_px=16 if len(columns) <= _LARGE else figure_size.CELL_PX, blank=pairs.keys() - cells.keys(),
     )  # fmt: skip
 
 

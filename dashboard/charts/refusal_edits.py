@@ -59,7 +59,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str, *, mean_alone: 
     edited = "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone)
     keys = [("unedited", "circle-open", palette.BEFORE), (edited, "square", palette.REFERENCE)]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
-        keys.append(("random rows of the same layers", "x-thin", palette.REFERENCE))
+        keys.append(("random rows of its layers, mean", "x-thin", palette.REFERENCE))
     for name, symbol, colour in keys:
         look = {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2, "color": colour}}
         drawn_at.append(({"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "marker": look},
@@ -209,15 +209,15 @@ def _placed(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cell_hover(row: Row) -> str:
-    told = [
+    sentences = [
         f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}" if row["k"] else _UNEDITED,
         f"risk prompts refused {percent(row['malign'], row['malign_low'], row['malign_high'])}",
         f"harmless ones {percent(row['benign'], row['benign_low'], row['benign_high'])}",
         f"perplexity {formats.perplexity(row['nll'])}",
     ]
     if row["rows_removed"]:
-        told.append(f"{row['rows_removed']:,} rows removed")
+        sentences.append(f"{row['rows_removed']:,} rows removed")
     if row["point"]:
         rescued = ", rescued under a relaxed limit of harmless prompts" if row["rescue"] else ""
-        told.append(f"operating point{rescued}")
-    return "<br>".join(told)
+        sentences.append(f"operating point{rescued}")
+    return "<br>".join(sentences)

@@ -88,12 +88,12 @@ def _offsets(pixels: npt.NDArray[np.int64], wide: int, apart: bool) -> tuple[npt
 
 def _proportions(blocks: list[npt.NDArray[np.int64]], apart: bool) -> tuple[int, int]:
     """Pixels per line of a block, and the picture's lines, such that the whole comes nearest to `ASPECT`."""
-    found = []
+    shapes = []
     for wide in from_one(1):  # a wider block is never higher
         height = max(_offsets(pixels, wide, apart)[1] for pixels in blocks)
         ratio = (len(blocks) * (wide + GAP) - GAP) / height
-        found.append((abs(float(np.log(ratio / ASPECT))), wide, height))
+        shapes.append((abs(float(np.log(ratio / ASPECT))), wide, height))
         if ratio >= ASPECT:
             break
-    _, wide, height = min(found)
+    _, wide, height = min(shapes)
     return wide, height

@@ -66,8 +66,8 @@ class Line:
 def questions(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> tuple[str, ...]:
     """Those that are answered: `ROBUST` where the table `invariance_verdicts` is there, `SPECIFIC` where verdicts have
     it, which earlier ones have not."""
-    there = {SPECIFIC: "specific" in verdicts.columns, ROBUST: invariance is not None}
-    return tuple(question for question in QUESTIONS if there.get(question, True))
+    asked = {SPECIFIC: "specific" in verdicts.columns, ROBUST: invariance is not None}
+    return tuple(question for question in QUESTIONS if asked.get(question, True))
 
 
 def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]:
@@ -76,8 +76,8 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
     the weights are rewritten and every logit keeps its bits."""
     rows = {row["selector"]: row for row in verdicts.iter_rows(named=True)}
     moves = {} if invariance is None else dict(invariance.select("selector", "invariance").iter_rows())
-    there = palette.title(BASELINE) if BASELINE in rows else None
-    found = []
+    beside_it = palette.title(BASELINE) if BASELINE in rows else None
+    all_lines = []
     order = list(_SUFFICIENT)
 
     def place(name: str) -> tuple[float, int]:
@@ -86,7 +86,7 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
 
     for name in sorted(palette.in_order(list(rows)), key=place):
         row, title = rows[name], palette.title(name)
-        beside = [title] if there in (None, title) else [title, there]
+        beside = [title] if beside_it in (None, title) else [title, beside_it]
         specific = _SPECIFIC.get(row.get("specific", ""), NOT_MEASURED)
         answers: dict[str, tuple[tuple[tuple[str, str], str], str, dict[str, Any]]] = {
             SUFFICIENT: (_SUFFICIENT.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
@@ -103,8 +103,8 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
         share, low, high = ["" if value is None else share_text(value) for value in values]
         interval = f"{low} to {high}" if low and high and {low, high} != {share} else ""
         faithful = row["validity"] == "faithful"
-        found.append(Line(name, faithful, bool(row["stable_but_invalid"]), chips, share, interval))
-    return found
+        all_lines.append(Line(name, faithful, bool(row["stable_but_invalid"]), chips, share, interval))
+    return all_lines
 
 
 def answer(verdicts: pl.DataFrame) -> str:

@@ -151,8 +151,6 @@ def _put_together(parts: Sequence[Sequence[NegativeLogLikelihood]], text: Window
     return [
         NegativeLogLikelihood(
             tuple(nats for one in of_edit for nats in one.window_nats),
-            tuple(tokens for one in of_edit for tokens in one.window_tokens),
-            text.blocks,
-        )
-        for of_edit in zip(*parts, strict=True)
-    ]
+            tuple(tokens for one in of_edit for tokens in one.window_tokens), text.blocks,
+        ) for of_edit in zip(*parts, strict=True)
+    ]  # fmt: skip

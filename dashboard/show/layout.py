@@ -45,8 +45,8 @@ def heading(title: str, line: str = "") -> DeltaGenerator:
 
 def export_place() -> DeltaGenerator:
     """Where this run's menu Export goes: beside the heading, else at the place of the call."""
-    place: DeltaGenerator | None = st.session_state.pop(_EXPORT, None)
-    return place or st.container()
+    heading_place: DeltaGenerator | None = st.session_state.pop(_EXPORT, None)
+    return heading_place or st.container()
 
 
 def bar(stage: DeltaGenerator) -> DeltaGenerator:

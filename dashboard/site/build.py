@@ -63,20 +63,20 @@ def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
     """The runs that are named: shipped ones, `paper` for all models of the paper, others by `find`."""
     titles = {model: title for title, model in shipped.IDS.items()}
     known = {shipped.IDS[title]: folder for title, folder in shipped.folders().items()}
-    found = []
+    runs = []
     for name in names:
         if name == PAPER:
             for folder in sorted(paper_runs_dir().iterdir()):
                 if (folder / "manifest.json").is_file():
-                    found.append(Run(folder, f"{formats.model_title(folder.name)} (paper)", folder.name, True))
+                    runs.append(Run(folder, f"{formats.model_title(folder.name)} (paper)", folder.name, True))
             continue
         folder = known.get(name) or find(name)
         models = results.read_run(folder).models
         if not models:
             needs = "which a site begins with; run `selector-audit analyze MODEL all`"
             raise InputError(f"{folder} holds no sweep, {needs}")
-        found.append(Run(folder, titles.get(name, formats.model_title(models[0])), models[0]))
-    return found
+        runs.append(Run(folder, titles.get(name, formats.model_title(models[0])), models[0]))
+    return runs
 
 
 def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, *, measure: bool = True) -> Path:
@@ -264,17 +264,17 @@ def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
 
 def _search(shown: Sequence[Page]) -> list[list[str]]:
     """[page, section's place, title, text] of everything that the search reads."""
-    found = []
+    entries = []
     for page in (one for one in shown if not one.name.startswith("reference-")):
         for section in page.sections:
             where = [f"{page.name}.html#{section.name}", page.title, section.title]
-            found += [[*where, text] for block in section.blocks for text in block.texts()]
+            entries += [[*where, text] for block in section.blocks for text in block.texts()]
     for passage in documents.passages():
         if passage.document in documents.FILES:
             heading = EVERY if passage.name in documents.helps() else passage.name
             address = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
-            found.append([address, passage.document, passage.name, passage.text])
-    return found
+            entries.append([address, passage.document, passage.name, passage.text])
+    return entries
 
 
 def _worded(text: Any) -> Markup:

@@ -187,12 +187,12 @@ def _leads_back(found: Path, folder: Path) -> bool:
 
 def paper_folders(stem: str) -> list[Path]:
     """The folders of the paper's models that hold a table, in the order of that table in the paper."""
-    found = []
+    placed = []
     for folder in precomputed.paper_runs_dir().glob("*"):
         entry = _manifest(folder)["files"].get(f"{stem}.parquet")
         if entry is not None:
-            found.append((entry["place"], folder))
-    return [folder for _, folder in sorted(found)]
+            placed.append((entry["place"], folder))
+    return [folder for _, folder in sorted(placed)]
 
 
 _manifest = while_unchanged(16, lambda folder: (folder / MANIFEST,))(read_manifest)

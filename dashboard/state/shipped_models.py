@@ -52,12 +52,12 @@ def models() -> list[str]:
 def folders() -> dict[str, Path]:
     """Results folder of each shipped audit by its title, that of the app's first model first, those without a model
     last."""
-    found = {SMOLLM2: precomputed.smollm2_dir() / "results", DEMO: demo_results_dir()}
-    kept = {model: folder for model, folder in found.items() if model == DEMO or folder.is_dir()}
+    by_title = {SMOLLM2: precomputed.smollm2_dir() / "results", DEMO: demo_results_dir()}
+    kept = {model: folder for model, folder in by_title.items() if model == DEMO or folder.is_dir()}
     first = next((model for model in models() if model in kept), DEMO)
-    found = {TITLES[model]: kept[model] for model in sorted(kept, key=lambda model: model != first)}
+    by_title = {TITLES[model]: kept[model] for model in sorted(kept, key=lambda model: model != first)}
     gemma = precomputed.gemma_dir() / "results"
-    return found | ({"Gemma-3-270m": gemma} if gemma.is_dir() else {})
+    return by_title | ({"Gemma-3-270m": gemma} if gemma.is_dir() else {})
 
 
 def model_of(folder: Path) -> str | None:

@@ -107,8 +107,8 @@ def pick(
         with stage:
             layout.problem(error)
         return None
-    one = len(models) == 1 and chosen in shipped.folders()  # which the results are named after
-    model = models[0] if one else selection.choose("Model", models, "model", keep=True, place=bar)
+    single = len(models) == 1 and chosen in shipped.folders()  # which the results are named after
+    model = models[0] if single else selection.choose("Model", models, "model", keep=True, place=bar)
     paper.about(model)
     return Source(chosen, model, folder, stage, bar)
 

@@ -49,10 +49,10 @@ def domain_spellings(source: str) -> dict[str, list[str]]:
     if source == "demo" or Path(source).suffix == ".json":
         return {}
     names = [str(entry.get("domain", "")) for _, entry in json_lines(Path(source).expanduser())]
-    found: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for name, domain in domain_ids(filter(None, names)).items():
-        found.setdefault(domain, []).append(name)
-    return {domain: spelled for domain, spelled in found.items() if len(spelled) > 1}
+        spellings.setdefault(domain, []).append(name)
+    return {domain: spelled for domain, spelled in spellings.items() if len(spelled) > 1}
 
 
 def has_split(source: str, split: str) -> bool:

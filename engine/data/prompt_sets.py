@@ -57,7 +57,7 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
     public sets have them. A set with both kinds gives two. limit: the first so many prompts of each kind."""
     if limit is not None and limit < 1:
         raise InputError(f"prompts per set must be at least 1, got {limit}")
-    found = []
+    sets = []
     names: set[str] = set()
     for text in wanted:
         name, given, file = text.partition("=")
@@ -69,12 +69,12 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
             raise unknown("prompt set", name, _LOCAL_KINDS if given else _HUB)
         if given:
             path = Path(file).expanduser()
-            found += _sets(name, _LOCAL_KINDS[name], _file_rows(path), path.name, limit)
+            sets += _sets(name, _LOCAL_KINDS[name], _file_rows(path), path.name, limit)
         else:
             hub = _HUB[name]
             rows, source = _hub_rows(name, hub, revision or None)
-            found += _sets(name, hub.kind, rows, source, limit)
-    return found
+            sets += _sets(name, hub.kind, rows, source, limit)
+    return sets
 
 
 def _sets(name: str, kind: str | None, rows: Rows, source: str, limit: int | None) -> list[PromptSet]:

@@ -111,8 +111,8 @@ class Stored:
     def bias(self, path: str, linear: nn.Linear) -> StoredRows | None:
         """Where the entries of the bias are; None where it has none or they are not stored."""
         if isinstance(linear, ExpertLinear):
-            part = linear.bias_slice
-            return None if part is None else self._of_expert(path, part, (linear.out_features,))
+            own_slice = linear.bias_slice
+            return None if own_slice is None else self._of_expert(path, own_slice, (linear.out_features,))
         return self._whole(f"{path}.bias", _as_it_is)
 
     def _of_expert(self, path: str, part: Slice, shape: tuple[int, ...]) -> StoredRows | None:

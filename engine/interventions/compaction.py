@@ -46,8 +46,8 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 
     itemsize: bytes per number of the weights. kind: cpu or cuda."""
     step = ALIGNED_BYTES[kind] // itemsize
-    kept = min(neurons, math.ceil(alive / step) * step)
-    return kept if neurons - kept >= LEAST_GONE * neurons else neurons
+    count = min(neurons, math.ceil(alive / step) * step)
+    return count if neurons - count >= LEAST_GONE * neurons else neurons
 
 
 @contextmanager

@@ -72,12 +72,10 @@ def _read_memory() -> dict[str, dict[str, Any]]:
     if not isinstance(files, dict) or content.get("sha256") != _memory_hash(files):
         return {}  # of an earlier version, or damaged: the files are read again
     return {
-        path: entry
-        for path, entry in files.items()
-        if isinstance(entry, dict)
-        and isinstance(entry.get("state"), list)
+        path: entry for path, entry in files.items()
+        if isinstance(entry, dict) and isinstance(entry.get("state"), list)
         and re.fullmatch(r"[0-9a-f]{64}", str(entry.get("sha256")))
-    }
+    }  # fmt: skip
 
 
 def _memory_hash(files: dict[str, dict[str, Any]]) -> str:

@@ -190,11 +190,11 @@ def column_index(loaded: LoadedModel) -> RowIndex:
     model, rows = loaded.model, loaded.rows
     readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
     readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows)[0]}
-    found: list[Layer] = []
+    layers: list[Layer] = []
     start = 0
     for layer in rows.layers:
         linear = model.get_submodule(layer.name)
         if id(linear) in readers:
-            found.append(replace(layer, index=len(found), start=start, rows=linear.in_features, side="input"))
+            layers.append(replace(layer, index=len(layers), start=start, rows=linear.in_features, side="input"))
             start += linear.in_features
-    return RowIndex(tuple(found))
+    return RowIndex(tuple(layers))

@@ -235,15 +235,15 @@ def tensors(path: Path, most: int | None = MAX_ARRAY_BYTES) -> dict[str, Tensor]
     if not isinstance(header, dict):
         raise BadFile(f"its header is a {type(header).__name__}")
     header.pop("__metadata__", None)
-    found = {name: _tensor(name, entry, 8 + length) for name, entry in header.items()}
+    entries = {name: _tensor(name, entry, 8 + length) for name, entry in header.items()}
     position = 8 + length
-    for start, stop in sorted((one.start, one.stop) for one in found.values()):
+    for start, stop in sorted((one.start, one.stop) for one in entries.values()):
         if start != position:
             raise BadFile("its tensors overlap, or leave holes")
         position = stop
     if position != size:
         raise BadFile(f"its header names {position:,} bytes, it has {size:,}")
-    return found
+    return entries
 
 
 def _tensor(name: str, entry: Any, first: int) -> Tensor:

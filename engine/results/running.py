@@ -78,17 +78,17 @@ def _twice(other: Running | None) -> InputError:
 
 def running(store: Path) -> list[Running]:
     """The runs that are under way on the store, the oldest first. Records of those that ended are removed."""
-    found = dict[int, Running]()
+    by_process = dict[int, Running]()
     for path in sorted((store / FOLDER).glob(f"{'[0-9a-f]' * 24}.json")):
         try:
             with FileLock(path.with_suffix(".lock"), timeout=0):
                 path.unlink(missing_ok=True)  # nobody holds it: it was killed
         except Timeout:
             if one := _read(path):
-                found[one.pid] = one
+                by_process[one.pid] = one
         except _CANNOT:
             continue
-    return sorted(found.values(), key=lambda one: one.since)
+    return sorted(by_process.values(), key=lambda one: one.since)
 
 
 def stop(store: Path, one: Running, grace_s: float = 10.0) -> None:

@@ -150,19 +150,19 @@ def _once(function: F) -> F:
 @_once
 def settings_of(plan: type[Any]) -> tuple[Setting, ...]:
     """The settings of a plan and of its parts, in the order of their fields; read once per plan."""
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for one in fields(plan):
         if _SETTING in one.metadata:
             said: Setting = one.metadata[_SETTING]
             name = "" if said.name is None else said.name or f"--{one.name.replace('_', '-')}"
-            found.append(replace(said, path=(one.name,), option=name))
+            settings.append(replace(said, path=(one.name,), option=name))
         elif _PART in one.metadata:
             inner, group, only = one.metadata[_PART]
             for said in settings_of(inner):
                 shown = said.option if not only or said.field in only else ""
                 path = (one.name, *said.path)
-                found.append(replace(said, path=path, option=shown, group=group or said.group))
-    return tuple(found)
+                settings.append(replace(said, path=path, option=shown, group=group or said.group))
+    return tuple(settings)
 
 
 @_once
@@ -238,12 +238,12 @@ def words(text: str, called: str) -> tuple[str, ...]:
 def integers(text: str, called: str) -> tuple[int, ...]:
     """`42,43` to (42, 43)."""
     try:
-        found = tuple(int(one) for one in text.split(","))
+        values = tuple(int(one) for one in text.split(","))
     except ValueError:
         raise InputError(f"{called} takes whole numbers separated by commas, got {text!r}; write 42,43,44") from None
-    if any(abs(one) >= 2**63 for one in found):
+    if any(abs(one) >= 2**63 for one in values):
         raise InputError(f"{called} takes whole numbers below 2^63, got {text!r}; write 42,43,44")
-    return found
+    return values
 
 
 def seeds(text: str, called: str) -> tuple[int, ...]:
@@ -253,17 +253,17 @@ def seeds(text: str, called: str) -> tuple[int, ...]:
 
 def sizes(text: str, called: str) -> tuple[int, ...]:
     """`8,16,32` to ascending sizes, at least two."""
-    found = tuple(sorted(set(integers(text, called))))
-    if found[0] < 1 or len(found) < 2:
+    values = tuple(sorted(set(integers(text, called))))
+    if values[0] < 1 or len(values) < 2:
         raise InputError(f"{called} needs at least two sizes, each 1 or more, got {text!r}; write 8,16,32")
-    return found
+    return values
 
 
 def numbers(text: str, called: str) -> tuple[float, ...]:
     """`0.005,1%` to ascending numbers, in whatever range."""
     try:
-        found = [one.strip() for one in text.split(",")]
-        return tuple(sorted({float(one[:-1]) / 100 if one.endswith("%") else float(one) for one in found}))
+        pieces = [one.strip() for one in text.split(",")]
+        return tuple(sorted({float(one[:-1]) / 100 if one.endswith("%") else float(one) for one in pieces}))
     except ValueError:
         raise InputError(f"{called} takes numbers separated by commas, got {text!r}; write 0.2,0.5") from None
 

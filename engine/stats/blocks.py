@@ -309,12 +309,12 @@ def document_blocks(documents: npt.NDArray[np.int64]) -> Blocks | None:
 
 def _joined(edges: list[int], least: int) -> list[int]:
     """The edges that leave at least so many windows between each two of them; a rest goes to the last block."""
-    kept = [0]
+    starts = [0]
     for edge in edges[1:]:
-        if edge - kept[-1] >= least:
-            kept.append(edge)
-    kept[-1] = edges[-1]
-    return kept
+        if edge - starts[-1] >= least:
+            starts.append(edge)
+    starts[-1] = edges[-1]
+    return starts
 
 
 def _widening(documents: npt.NDArray[np.int64], edges: list[int]) -> float:

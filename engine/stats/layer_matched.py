@@ -301,11 +301,11 @@ def compare_draws(overlaps: npt.NDArray[np.float64]) -> list[Overlaps]:
     spread = drops.std(axis=0)
     scaled = np.divide(drops, spread, out=np.zeros_like(drops), where=spread > 1e-12)
     largest = scaled.max(axis=1)
-    found = []
+    lines = []
     for question, (first, second, across) in enumerate(zip(*parts[0], strict=True)):
         p = float((largest >= scaled[0, question] - 1e-9).mean()) if spread[question] > 1e-12 else 1.0
-        found.append(Overlaps(float(first), float(second), float(across), float(drops[0, question]), p))
-    return found
+        lines.append(Overlaps(float(first), float(second), float(across), float(drops[0, question]), p))
+    return lines
 
 
 def _parts(overlaps: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.float64], ...]:

@@ -89,14 +89,14 @@ def compare(harms: Mapping[str, Harm], order: str, *, destroyed: Collection[str]
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
     tested = {(a, b): sure.p_differs for a, b, sure in pairs if not {a, b} <= set(destroyed)}
     p_holm = adjusted({pair: p for pair, p in tested.items() if p is not None})
-    found = []
+    lines = []
     for a, b, sure in pairs:
         p = p_holm.get((a, b))
         less = a if sure.value < 0 else b
         more = b if less == a else a
         decided = p is not None and p <= LEVEL
-        found.append(Compared(a, b, sure, p, (less if order == "lerf" else more) if decided else None))
-    return found
+        lines.append(Compared(a, b, sure, p, (less if order == "lerf" else more) if decided else None))
+    return lines
 
 
 class Area(NamedTuple):

@@ -266,17 +266,17 @@ _UNWRITTEN: Json = {"skip_first": 0}  # what a manifest leaves out where it is s
 def departures(run: Json, paper: Json) -> tuple[str, ...]:
     """Where the settings behind compared tables are not the paper's, by both manifests. What one leaves out is not
     told."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for stem in dict.fromkeys(quantity.stem for quantity in QUANTITIES):
         sides = [side.get("files", {}).get(f"{stem}.parquet", {}).get("spec", {}) for side in (run, paper)]
         for what, path in _SETTINGS.items():
             here, printed = (_setting(side, path) for side in sides)
             if here is not None and printed is not None and here != printed:
-                found.setdefault(f"{what} {here}, the paper's is {printed}", []).append(stem)
+                by_reason.setdefault(f"{what} {here}, the paper's is {printed}", []).append(stem)
         if _setting(sides[0], ("evaluation", "window_prefix")):
             start = start_in_words(sides[0]["evaluation"])
-            found.setdefault(f"window start {start}, the paper does not tell its own", []).append(stem)
-    return tuple(f"{text} ({', '.join(tables)})" for text, tables in found.items())
+            by_reason.setdefault(f"window start {start}, the paper does not tell its own", []).append(stem)
+    return tuple(f"{text} ({', '.join(tables)})" for text, tables in by_reason.items())
 
 
 def _setting(settings: object, path: tuple[str, ...]) -> object:

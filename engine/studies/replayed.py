@@ -59,17 +59,17 @@ def folder_of(manifest: Path) -> Path:
 def parts_of(folder: Path) -> list[Recorded]:
     """What of the folder can be run again, in the order in which studies run."""
     files = read_manifest(folder)["files"]
-    found = []
+    recorded = []
     if SCORES_FILE in files:
         stems = (_ROWS,) if f"{_ROWS}.parquet" in files else ()
-        found.append(Recorded(AUDIT, AuditInputs.first, "", stems, files[SCORES_FILE].get("spec", {})))
+        recorded.append(Recorded(AUDIT, AuditInputs.first, "", stems, files[SCORES_FILE].get("spec", {})))
     for group, inputs in _INPUTS.items():
         for info in GROUPS[group]:
             if inputs.all_replayed or info.study().replayed:
-                found += _of_study(files, inputs, info.id, info.tables)
+                recorded += _of_study(files, inputs, info.id, info.tables)
     if f"{CLAIMS}.parquet" in files:
-        found.append(Recorded("", CLAIMS, "", (CLAIMS,), files[f"{CLAIMS}.parquet"].get("spec", {})))
-    return found
+        recorded.append(Recorded("", CLAIMS, "", (CLAIMS,), files[f"{CLAIMS}.parquet"].get("spec", {})))
+    return recorded
 
 
 def _of_study(files: Json, inputs: type[StudyInputs], study: str, stems: Sequence[str]) -> list[Recorded]:

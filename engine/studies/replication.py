@@ -69,14 +69,14 @@ def sign_tests(values: npt.NDArray[np.float64]) -> list[Pair]:
     With n models p is never below 2^(1 - n): fewer than six show nothing at .05, whatever they say."""
     from scipy.stats import binomtest
 
-    found = []
+    lines = []
     for first, second in combinations(range(_checked(values).shape[1]), 2):
         before = int((values[:, first] < values[:, second]).sum())
         after = int((values[:, first] > values[:, second]).sum())
         p = float(binomtest(before, before + after, 0.5).pvalue) if before + after else 1.0
-        found.append((first, second, before, after, p))
-    adjusted = holm([one[-1] for one in found])
-    return [Pair(*one, whole) for one, whole in zip(found, adjusted, strict=True)]
+        lines.append((first, second, before, after, p))
+    adjusted = holm([one[-1] for one in lines])
+    return [Pair(*one, whole) for one, whole in zip(lines, adjusted, strict=True)]
 
 
 def least_p(models: int) -> float:

@@ -81,9 +81,10 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     assert (shade.y1, goal.y0) == pytest.approx((0.2, 0.5) if known else (1.0, 1.0))  # between them: in part
     if known:
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
-        part = verdicts.with_columns(validity=pl.lit("partly"))
-        for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
-            assert trace.text[0] == trace.name + (": gap too small" if known else ": in part") * (trace.y[0] >= 0.5)
+        for why, word in (("too small at some rates", ": gap too small"), ("", ": in part")):
+            part = verdicts.with_columns(validity=pl.lit("partly"), reasons=pl.lit(why))
+            for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
+                assert trace.text[0] == trace.name + word * (trace.y[0] >= 0.5)
     lost = verdicts.with_columns(
         jaccard=pl.when(pl.col("selector") != "lrp").then("jaccard"), damage=pl.lit(1.0 if known else None, pl.Float64)
     )

@@ -195,7 +195,8 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
     assert ("does not open on it" in told) != able
     app.selectbox(key="source").set_value("Shipped model").run()
     assert not warnings_of(app)
-    good = "lowest scores go first; a good selector stays high"
+    asked = pl.read_parquet(precomputed.demo_dir() / "results" / "downstream.parquet").unique("task")["items"].sum()
+    good = f"a good selector stays high; filled: above chance; hollow: could be guessing; {asked:,} questions"
     assert any(good in block.proto.body for block in page("tasks", source="Shipped model").get("html"))
 
 

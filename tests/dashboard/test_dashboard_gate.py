@@ -2,11 +2,13 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from urllib.parse import urlsplit
 
 import pytest
 
 from dashboard import gate, serve
+from dashboard.chat import live
 
 NAME, LAN = "localhost:8501", "192.0.2.7:8501"
 TOKEN = "t" * 43
@@ -34,6 +36,16 @@ def local():
 
 def shared():
     return gate.Gate(App(), names=gate.names_of("0.0.0.0"), any_ip=True, token=TOKEN, cookie="c")
+
+
+@pytest.mark.parametrize("path", ["/live", "/curves"])
+def test_who_asks_for_live_edit_has_its_model_loaded_and_nobody_else(path, monkeypatch):
+    events = {name: Event() for name in ("first_page_shown", "wanted")}
+    for name, event in events.items():
+        monkeypatch.setattr(live, name, event)
+    ask(serve._early(behind := App()), path)
+    assert behind.asked == [path]
+    assert {event.is_set() for event in events.values()} == {path == "/live"}
 
 
 def ask(one, path="/", *, query="", method="GET", kind="http", host=NAME, **headers):

@@ -260,6 +260,11 @@ def test_only_an_adjusted_p_is_read_as_specific(p, holm, says):
     assert "cannot be below" not in refusal_rates.told(line)
 
 
+def test_former_names_of_views_open_them(full_run):
+    for former, name in edit_grid.FORMER.items():
+        assert page(show=former).button_group(key="show").value == name
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_part_of_a_full_folder_opens(full_run, section):
     fold = {} if section == "Operating points" else {"more": "true"}

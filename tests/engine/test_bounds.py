@@ -224,12 +224,10 @@ import resource, sys
 from pathlib import Path
 import polars, pyarrow.parquet
 from dashboard.pages.runs.importing import import_zip
-from engine.data.texts import kept_documents
 from engine.data.pairs import read_pairs
 from engine.data.prompt_sets import read_prompt_sets
 from engine.data.texts import read_text
-from engine.edits.contrasts import load_contrasts
-from engine.edits.contrasts import read_mask
+from engine.edits.contrasts import load_contrasts, read_mask
 from engine.edits.exporting import read_header
 from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError

@@ -24,22 +24,16 @@ STAGES = ("run", "calibrate", "sweep", "select", "control", "evaluate", "structu
 PAPER = AuditPlan()
 COMMANDS = {
     ("score",): lambda model: for_model(PAPER, model).scoring,
-    ("mask", "--selector=lrp", "--rate=0.1", "--out=m"): (
-        lambda model: replace(for_model(PAPER, model).scoring, selectors=("lrp",))
-    ),
+    ("mask", "--selector=lrp", "--rate=0.1", "--out=m"):
+        lambda model: replace(for_model(PAPER, model).scoring, selectors=("lrp",)),
     ("sweep",): lambda model: for_model(PAPER, model),
     ("analyze",): lambda model: audit_plan.preset("demo") if model == "demo" else PAPER,
-    **{
-        ("analyze", f"--preset={name}"): lambda model, name=name: for_model(audit_plan.preset(name), model)
-        for name in audit_plan.PRESETS
-    },
-    **{
-        ("refusal", stage, "--pairs=demo"): lambda model, stage=stage: replace(
-            refusal_plan.default_plan(model), domains=refusal_plan.COMPOSED_DOMAINS if stage == "compose" else None
-        )
-        for stage in STAGES
-    },
-}
+    **{("analyze", f"--preset={n}"): lambda model, n=n: for_model(audit_plan.preset(n), model)
+       for n in audit_plan.PRESETS},
+    **{("refusal", stage, "--pairs=demo"): lambda model, stage=stage: replace(
+        refusal_plan.default_plan(model), domains=refusal_plan.COMPOSED_DOMAINS if stage == "compose" else None)
+       for stage in STAGES},
+}  # fmt: skip
 WHERE = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 

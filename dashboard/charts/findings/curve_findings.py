@@ -117,8 +117,8 @@ def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
     if destroyed and order == "morf":  # what a good selector does comes first
         scores = set(rows["selector"]) - {BASELINE}
         every = f"All {len(scores)} scores" if scores == set(destroyed) and len(scores) > 2 else ""
-        told = _alive(alive, order, "", shift).replace(f"{palette.title(BASELINE)}: ", "random rows leave ")
-        return f"{every or words.titles(destroyed)} {verb} the model {when}; {told}"
+        survivors = _alive(alive, order, "", shift).replace(f"{palette.title(BASELINE)}: ", "random rows leave ")
+        return f"{every or words.titles(destroyed)} {verb} the model {when}; {survivors}"
     if len(destroyed) > 2 and order == "lerf" and alive.height <= _FEW and alive["nll"].is_finite().all():
         alive = alive.sort("nll", maintain_order=True)
         ends = list(dict.fromkeys(formats.perplexity(alive["nll"][place] - shift) for place in (0, -1)))

@@ -78,8 +78,8 @@ def left_out(selectors: Collection[str], how: str = "without colour") -> str:
     """What the sentences above do not name of these selectors' pairs, which `counts` says, and how it is shown."""
     composites = {whole: {*parts} & {*selectors} for whole, parts in _MADE_OF.items() if whole in selectors}
     names = [palette.title(BASELINE)] * (BASELINE in selectors)
-    made = ((palette.title(whole), words.titles([*parts])) for whole, parts in composites.items() if parts)
-    names += [f"{whole} with {parts}, of which it is made" for whole, parts in made]
+    mixtures = ((palette.title(whole), words.titles([*parts])) for whole, parts in composites.items() if parts)
+    names += [f"{whole} with {parts}, of which it is made" for whole, parts in mixtures]
     return f"; {how}: {', '.join(names)}" if names else ""
 
 

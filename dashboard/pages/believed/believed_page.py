@@ -160,12 +160,10 @@ def _exact_more(proofs: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     proofs = proofs.select(
         pl.col("rewrite").replace(_REWRITTEN).alias("Rewrite"),
         pl.when("proven").then(pl.lit("yes, every bit")).otherwise(pl.lit("no proof")).alias("Same function"),
-        pl.col("units").alias("Units"),
-        pl.col("windows_equal").alias("Windows bit-equal"),
-        pl.col("windows").alias("Windows"),
-        pl.col("rewrite").replace(REWRITES).alias("What it does"),
+        pl.col("units").alias("Units"), pl.col("windows_equal").alias("Windows bit-equal"),
+        pl.col("windows").alias("Windows"), pl.col("rewrite").replace(REWRITES).alias("What it does"),
         tables.told("reason").alias("Why not, or what is left out"),
-    )
+    )  # fmt: skip
     st.dataframe(proofs, hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits")
 
 

@@ -26,7 +26,7 @@ MEASURES, PARTS = "Measures", "Parts"
 CURVES, GAP, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Models", "Differences")
 DESTROYED_NOTE = (
     "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences there "
-    "mean nothing. Pale: scores whose perplexity has doubled where that of random rows has, and that end in it."
+    "mean nothing. Pale: scores in it at the heading's rate, by which perplexity doubles no later than by random rows."
 )
 BELOW_GAP = (
     "NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted; the heading counts a loss up to where the model is "

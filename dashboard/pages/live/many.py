@@ -153,11 +153,11 @@ def replies(
     edit = edit_of(mask, entry.loaded.rows.n_rows)
 
     def known() -> dict[str, Pair]:
-        found = [
+        written = [
             {one: entry.told.get((carried.mask_hash, one, max_new_tokens)) for one in asked}
             for carried in (UNEDITED, edit)
         ]
-        return {one: (found[0][one], found[1][one]) for one in asked}
+        return {one: (written[0][one], written[1][one]) for one in asked}
 
     now = known()
     yield now

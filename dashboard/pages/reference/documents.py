@@ -93,20 +93,22 @@ def search(words: str) -> list[Passage]:
 
 @cache
 def passages() -> list[Passage]:
-    found = [
+    all_passages = [
         Passage(document, title, plain)
         for document in FILES for title, body in sections(document).items() for block in _BLOCK.split(body)
         if (plain := _plain(block))
     ]  # fmt: skip
     for name, text in helps().items():
-        found += [Passage(COMMANDS, name, " ".join(block.split())) for block in re.split(r"\n(?=  ?-|\n)", text)]
-    found += [
+        all_passages += [Passage(COMMANDS, name, " ".join(block.split())) for block in re.split(r"\n(?=  ?-|\n)", text)]
+    all_passages += [
         Passage(METHODS, "Tables", f"{file}: {column}{f' ({unit})' if unit else ''}: {meaning}")
         for file, column, unit, meaning in tables.columns().select("File", "Column", "Unit", "Meaning").iter_rows()
     ]
-    found += [Passage(PAPER, name, published.caption(name)) for name in published.tables()]
+    all_passages += [Passage(PAPER, name, published.caption(name)) for name in published.tables()]
     points = load_table(published.POINTS).select("id", "topic", "statement")
-    return found + [Passage(PAPER, name, f"{topic}: {statement}") for name, topic, statement in points.iter_rows()]
+    return all_passages + [
+        Passage(PAPER, name, f"{topic}: {statement}") for name, topic, statement in points.iter_rows()
+    ]
 
 
 def _plain(block: str) -> str:

@@ -75,8 +75,8 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(shown_rows, kind)
-        made = ", built for this" * (source.kind == SHIPPED)
-        of = f"model: {html.escape(formats.model_title(source.model))}{made}; {of}"
+        built = ", built for this" * (source.kind == SHIPPED)
+        of = f"model: {html.escape(formats.model_title(source.model))}{built}; {of}"
         return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure

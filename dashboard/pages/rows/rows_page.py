@@ -153,9 +153,9 @@ def _map(found: Scored) -> _Map:
 
 def _follow(found: Scored, clicked: list[dict[str, object]]) -> None:
     """A click chooses its cell once; afterwards the boxes below decide."""
-    place = clicked[-1].get("customdata") if clicked else None
+    clicked_cell = clicked[-1].get("customdata") if clicked else None
     before = st.session_state.get(_CLICKED)
-    st.session_state[_CLICKED] = cell = list(place[:2]) if isinstance(place, list | tuple) else None
+    st.session_state[_CLICKED] = cell = list(clicked_cell[:2]) if isinstance(clicked_cell, list | tuple) else None
     if cell is None or cell == before:
         return
     st.session_state["block"] = found.blocks[int(cell[0])]

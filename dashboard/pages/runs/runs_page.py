@@ -317,7 +317,7 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
 def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """A widget for every option of `analyze` that is a setting of these groups of the plan; what is empty is left to
     the command. own: names of scores that are selectors, too."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     with st.expander("Text and sizes; empty means what stands there in grey"):
         for group in groups:
             settings = [one for one in settings_of(type(plan)) if one.option and one.group == group]
@@ -325,8 +325,8 @@ def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tupl
             for i in range(0, len(settings), _COLUMNS):
                 for column, setting in zip(st.columns(_COLUMNS), settings[i : i + _COLUMNS], strict=False):
                     with column:
-                        found[setting.option] = _typed(setting, plan, own)
-    return tuple((option, value) for option, value in found.items() if value)
+                        options[setting.option] = _typed(setting, plan, own)
+    return tuple((option, value) for option, value in options.items() if value)
 
 
 def _typed(setting: Setting, plan: AuditPlan, own: Sequence[str]) -> str:

@@ -69,13 +69,13 @@ def offer(lines: Sequence[str]) -> None:
 def document(figure: go.Figure, name: str, caption: str) -> str:
     """A page of its own that draws the figure with its caption below and saves both in one image; it asks nobody for
     anything. figure: of `for_paper`."""
-    told = {
+    drawing = {
         "figure": json.loads(figure.to_json()), "name": name, "caption": caption, "font": _font(),
         "family": FONT, "caption_px": CAPTION_PT * CSS_PX / 72,
         "css_px": CSS_PX,
     }  # fmt: skip
     html, script = ((_FOLDER / f"paper.{ending}").read_text(encoding="utf-8") for ending in ("html", "js"))
-    data = json.dumps(told).replace("<", "\\u003c")  # no text ends the script that holds it
+    data = json.dumps(drawing).replace("<", "\\u003c")  # no text ends the script that holds it
     return html.replace("__SCRIPT__", script).replace("__PLOTLY__", get_plotlyjs()).replace("__DATA__", data)
 
 

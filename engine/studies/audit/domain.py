@@ -79,17 +79,17 @@ class Domain(Study[AuditInputs]):
             rho = defined(spearman(*(one.scores for one in ranked)))
             for rate in audit.plan.domain_rates:
                 edits = [ranking.edit("lerf", rate) for ranking in ranked]
-                found = []
+                lines = []
                 for text in texts:
                     dense = results[audit.nll(UNEDITED, text)].nats_per_token
                     for name, edit in zip(names, edits, strict=True):
                         one = results[audit.nll(edit, text)]
-                        found.append((one.nats_per_token, one.stderr, *block_error(one)))
+                        lines.append((one.nats_per_token, one.stderr, *block_error(one)))
                         where = (audit.loaded.id, selector, name, text.corpus, rate)
-                        nll, stderr, *blocks = found[-1]
+                        nll, stderr, *blocks = lines[-1]
                         evaluations.append((*where, nll, stderr, dense, *blocks, text.blocks.documents))
                 overlap = defined(jaccard(*(edit.units for edit in edits)))
-                nlls, errors, wider, counts = zip(*found[:2], strict=True)
+                nlls, errors, wider, counts = zip(*lines[:2], strict=True)
                 limit = audit.saturated_above_on(audit.nll(UNEDITED, texts[0]), results)
                 numbers = (rho, overlap, *nlls, *errors, *wider, min(counts), not min(nlls) <= limit)
                 table.append((audit.loaded.id, selector, *names, rate, *numbers))

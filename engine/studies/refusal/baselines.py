@@ -67,15 +67,15 @@ class Baselines(OverGrids):
             self.ways |= self._steered(run, domain, vectors_of(run.loaded, run.plan.phrases, used, run.store))
 
     def _instructed(self, run: RefusalInputs, domain: str) -> list[Setting]:
-        found = []
+        settings = []
         for one in wordings(domain):
             try:
                 check_system(run.loaded.tokenizer, one.text)
             except InputError as error:
                 self.impossible[SYSTEM_PROMPT] = str(error)
                 return []
-            found.append(Setting(run, SYSTEM_PROMPT, WORDING, domain, one.id, one.strength, system=one.text))
-        return found
+            settings.append(Setting(run, SYSTEM_PROMPT, WORDING, domain, one.id, one.strength, system=one.text))
+        return settings
 
     def _steered(self, run: RefusalInputs, domain: str, vectors: Vectors) -> dict[Way, list[Setting]]:
         count = len(decoder_blocks(run.loaded.model))

@@ -331,13 +331,13 @@ class Grid(Study[RefusalInputs]):
 
     def edges(self, run: RefusalInputs, results: Results, points: Points) -> dict[tuple[str, str], str]:
         """(selector, domain) -> at which edges of its grid the point still lies, `none` inside; all cells are known."""
-        found = {}
+        at_edges = {}
         for part in self._parts:
             point = points.get(part.place)
             if point is not None:
                 axes = part.widened(run, results)
-                found[part.place] = ", ".join(axes.edges(point.lam, point.k)) or "none"
-        return found
+                at_edges[part.place] = ", ".join(axes.edges(point.lam, point.k)) or "none"
+        return at_edges
 
 
 class _Part:

@@ -165,13 +165,13 @@ def _neighbours(cells: pl.DataFrame, lam: float, k: float) -> tuple[Neighbour, .
         for i, j in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
         if 0 <= i < len(lambdas) and 0 <= j < len(ks)
     ]
-    found = []
+    near = []
     for place in around:
         cell = measured.filter(pl.col("lambda") == place[0], pl.col("k") == place[1])
         if cell.height == 1:
             line = cell.row(0, named=True)
-            found.append(Neighbour(*place, line["malign"], line["benign"], line["perplexity"]))
-    return tuple(found)
+            near.append(Neighbour(*place, line["malign"], line["benign"], line["perplexity"]))
+    return tuple(near)
 
 
 POINTS = "operating_points"

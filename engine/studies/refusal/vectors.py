@@ -138,16 +138,16 @@ def _computed(
     opened = [_opened(loaded, sides[1], some) for some in phrases]  # refusing, complying
     blocks = range(at_end[0].shape[1])
     conditions = [principal_direction(whole[0][:, block], whole[1][:, block]).float() for block in blocks]
-    found = [
+    vectors = [
         best_threshold(*(similarity(side[:, block], conditions[block]).tolist() for side in whole)) for block in blocks
     ]
-    best = max(blocks, key=lambda block: found[block].f1)  # of equal ones the first
+    best = max(blocks, key=lambda block: vectors[block].f1)  # of equal ones the first
     arrays = {
         "difference": (at_end[0].mean(0) - at_end[1].mean(0)).float().numpy(),
         "openings": torch.stack([_scaled(opened[0][:, block], opened[1][:, block]) for block in blocks]).numpy(),
         "conditions": torch.stack(conditions).numpy(),
     }
-    return arrays, Condition(best, arrays["conditions"][best], found[best])
+    return arrays, Condition(best, arrays["conditions"][best], vectors[best])
 
 
 def _opened(loaded: LoadedModel, prompts: Sequence[list[int]], openings: Sequence[str]) -> Tensor:

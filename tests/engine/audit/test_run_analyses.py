@@ -33,8 +33,7 @@ SMALL = {
     "replies": RepliesPlan(replies_prompts=("Where?", "Why?"), replies_tokens=4),
 }  # fmt: skip
 PLANS = {AuditPlan, *(type(getattr(AuditPlan(), one.path[0])) for one in settings_of(AuditPlan) if one.path[1:])}
-# Only with scores of one's own, further interventions, `--until`, and where groups are dangerous.
-SOMETIMES = {"score_files", "more_rates", "specific_most", "dangerous_draws"}
+SOMETIMES = {"score_files", "more_rates", "specific_most", "dangerous_draws"}  # not in this run, which asks for none
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
     "rows", "sweep", "budget", "parts", "joint", "gap", "seeds", "differences", "jaccard", "spearman", "depth",

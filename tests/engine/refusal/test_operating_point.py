@@ -35,16 +35,9 @@ def cell(lam: float, k: float, malign: float | None, benign: float | None = 0.0,
 def test_equals_a_plain_search(seed: int):
     generator = np.random.default_rng(seed)
     cells = [
-        cell(
-            lam,
-            k,
-            round(float(generator.uniform(0, 1)), 1),
-            round(float(generator.uniform(0, 0.4)), 2),
-            float(generator.choice([9.0, 50.0, 200.0])),
-        )
-        for lam in LAMBDAS
-        for k in KS
-    ]
+        cell(lam, k, round(float(generator.uniform(0, 1)), 1), round(float(generator.uniform(0, 0.4)), 2),
+             float(generator.choice([9.0, 50.0, 200.0]))) for lam in LAMBDAS for k in KS
+    ]  # fmt: skip
     found = operating_point(table(cells, unedited=0.05))
 
     def best(cap: float, least: float, strictly: bool) -> Any:

@@ -15,10 +15,8 @@ from engine.run.runner import LocalRunner
 from engine.studies.base import STAGES, conduct
 from engine.studies.refusal.refusal_inputs import RefusalInputs
 
-# Only where a condition holds that this run does not meet: cut-off replies, a file of the judge's errors.
-SOMETIMES = {"longer_replies", "judge_quality"}
-# Who judges is read where the command opens the judge.
-BY_THE_COMMAND = {"judge"}
+SOMETIMES = {"longer_replies", "judge_quality"}  # with cut-off replies, a file of the judge's errors: not in this run
+BY_THE_COMMAND = {"judge"}  # read where the command opens it
 PLAIN = {"system", "thinking"}  # `RefusalInputs.plain` looks at them to leave them out: contrasts are made without
 
 
