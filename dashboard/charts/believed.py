@@ -214,7 +214,7 @@ def quadrant(
         side = "center" if not near else "right" if row[stable] >= stable_from else "left"
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
-            text=[look.title + (": gap too small" if "too small" in (row["reasons"] or "") else ": in part") * partly],
+            text=[look.title + (": gap too small" if "too small" in str(row.get("reasons")) else ": in part") * partly],
             textposition=f"{'top' if above[row['selector']] else 'bottom'} {side}", showlegend=False,
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
