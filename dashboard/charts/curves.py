@@ -148,7 +148,7 @@ def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
     return lines.selector_line(
         selector, rows["rate"].to_list(), heights, [_hover(row) for row in rows.iter_rows(named=True)],
-        error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
+        error_y=axes.errors([None if bar is None else bar / LN10 for bar in rows["bar"]]),
         selected={"marker": {"size": 12}}, unselected=_STAYS, legendgroup=selector,
     )  # fmt: skip
 
@@ -159,8 +159,8 @@ def _hover(row: dict[str, Any]) -> str:
         sentences[0] += f" = {row['rows_removed']:,} rows"
     published = f" (printed {row['printed']})" if row["printed"] else ""
     sentences.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
-    error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
-    sentences.append(f"NLL {row['nll']:.4f}{error} nats per token")
+    bar = f" ± {row['bar']:.4f}" if row["bar"] is not None else ""
+    sentences.append(f"NLL {row['nll']:.4f}{bar} nats per token")
     if row["seeds"] > 1:
         sentences.append(f"mean and spread of {row['seeds']} seeds")
     if row["tokens"]:

@@ -18,7 +18,7 @@ from dashboard.charts.formats import LN10
 from engine.studies.estimate_words import GLOSSARY
 
 _BELOW_PX = 40  # below the plot
-_BARS = "Bars: standard error; of random rows, spread of seeds"
+_BARS = "Bars: 95% intervals; of random rows, spread of seeds"
 ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
     "lerf": (GLOSSARY["LeRF"], "dash", "circle-open"),
     "morf": (GLOSSARY["MoRF"], "solid", "circle"),

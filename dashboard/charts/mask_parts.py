@@ -7,6 +7,7 @@ import polars as pl
 
 from dashboard.charts import axes, formats, palette
 from dashboard.charts.lines import finished
+from engine.stats.uncertainty import student_t
 from engine.studies.estimate_words import ORDER_TITLES
 
 _ROW_PX, _AROUND_PX, _MOST = 26, 130, 12  # the parts that restore most are drawn
@@ -38,7 +39,7 @@ def _first(lines: pl.DataFrame) -> tuple[dict[str, Any], str]:
 
 
 def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
-    """A bar per part, the largest first; error bars: one standard error over blocks of evaluation windows."""
+    """A bar per part, the largest first; error bars: 95% intervals over blocks of evaluation windows."""
     ranked = _ranked(lines)[:_MOST]
     harm = ranked[0]["nll"] - ranked[0]["dense_nll"]
     kind = ranked[0]["part"]
@@ -46,7 +47,7 @@ def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
     figure.add_bar(
         x=[row["restored"] for row in ranked], y=list(range(len(ranked))), orientation="h", showlegend=False,
         marker={"color": palette.style(ranked[0]["selector"]).colour},
-        error_x=axes.errors([None if row["stderr_blocks"] is None else row["stderr_blocks"] / harm for row in ranked]),
+        error_x=axes.errors([_half(row, harm) for row in ranked]),
         customdata=[_hover(row) for row in ranked], hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
     labels = [row["name"] if kind == "projection" else f"block {row['name']}" for row in ranked]
@@ -55,6 +56,11 @@ def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
     rest = lines.height - len(ranked)
     below = f"the {len(ranked)} that restore most, of {lines.height}" if rest else ""
     return finished(figure, f"By {kind}", below, _AROUND_PX + _ROW_PX * len(ranked), 60)
+
+
+def _half(row: dict[str, Any], harm: float) -> float | None:
+    error = row["stderr_blocks"]
+    return None if error is None else student_t(row["blocks"] - 1) * error / harm
 
 
 def _ranked(lines: pl.DataFrame) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows, perplexity
+from engine.stats.uncertainty import student_t
 from engine.studies import estimate_words
 
 ORDER_TITLES = estimate_words.ORDER_TITLES
@@ -18,16 +19,16 @@ def points(
     frame: pl.DataFrame, model: str, selectors: Sequence[str], orders: Sequence[str], rates: tuple[float, float]
 ) -> pl.DataFrame:
     """One row per selector, order and rate.
-    A selector with several seeds is averaged in NLL; its error is then the sample standard deviation over
-    the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier
-    versions over windows).
-    Columns: selector, order, rate, nll, error (nats, null if unknown), window_error (the standard error over windows,
-    its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is destroyed
-    (`engine.stats.limits`), beyond which nothing is better or worse; destroyed: is it above that. Where the frame
-    does not know the limit, nothing is destroyed."""
+    A selector with several seeds is averaged in NLL; its error, and its bar, is then the sample standard deviation over
+    the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier versions over
+    windows), and half of the 95% interval from it.
+    Columns: selector, order, rate, nll, error and bar (nats, null if unknown), window_error (the standard error over
+    windows, its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is
+    destroyed (`engine.stats.limits`), beyond which nothing is better or worse; destroyed: is it above that. Where the
+    frame does not know the limit, nothing is destroyed."""
     low, high = rates
-    if "saturated_above" not in frame.columns:
-        frame = frame.with_columns(saturated_above=pl.lit(None, pl.Float64))
+    lacking = {"saturated_above": pl.Float64, "blocks": pl.Int64}
+    frame = frame.with_columns(pl.lit(None, t).alias(name) for name, t in lacking.items() if name not in frame.columns)
     limit = pl.col("saturated_above").first()
     chosen = frame.filter(
         pl.col("model") == model,
@@ -41,6 +42,7 @@ def points(
         .agg(
             pl.col("nll").mean(),
             spread.alias("error"),
+            spread_or_interval(spread, pl.col("blocks")).alias("bar"),
             pl.col("nll_stderr").mean().alias("window_error"),
             pl.len().alias("seeds"),
             pl.col("rows_removed", "tokens", "printed").first(),
@@ -50,6 +52,14 @@ def points(
         )
         .sort("order", "rate", maintain_order=True)
     )
+
+
+def spread_or_interval(error: pl.Expr, units: pl.Expr) -> pl.Expr:
+    """Of a group of seeds: what error bars show. Of several the error, their spread; of one half of the 95% interval,
+    Student's t with units - 1 degrees of freedom, the normal one where `units` is null."""
+    degrees = (units.first() - 1).clip(lower_bound=1)
+    t = degrees.map_elements(student_t, return_dtype=pl.Float64).fill_null(student_t(math.inf))
+    return pl.when(pl.len() > 1).then(error).otherwise(error * t)
 
 
 def whole_error() -> pl.Expr:

@@ -43,6 +43,7 @@ CURVE_SCHEMA = {
     "rows_removed": pl.Int64,  # null where it is not published
     "nll": pl.Float64,  # nats per predicted token
     "nll_stderr": pl.Float64,  # over blocks where the run has that; null where it is not published
+    "blocks": pl.Int64,  # null where the error is over windows, or not published
     "tokens": pl.Int64,
     "printed": pl.String,  # the published text of the cell, null for measured ones
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
@@ -254,6 +255,7 @@ def _curves(table: Table, *, published: bool) -> Curves:
         printed="perplexity_printed" if published else pl.lit(None, pl.String),
         plateau="at_ceiling" if "at_ceiling" in table.frame.columns else pl.lit(False),
         saturated_above="saturated_above" if "saturated_above" in table.frame.columns else pl.lit(None),
+        blocks="blocks" if has_blocks(table.frame) else pl.lit(None),
     )
     errors = Curves.errors
     if has_blocks(table.frame):

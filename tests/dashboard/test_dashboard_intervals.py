@@ -178,7 +178,7 @@ def selectors_before_and_after() -> Drawn:
 
 def at_one_rate() -> Drawn:
     rows = [
-        {"selector": name, "rate": rate, "accuracy": value, "error": error, "item_error": error, "chance": 0.25,
+        {"selector": name, "rate": rate, "accuracy": value, "error": error, "bar": 2 * error, "item_error": error, "chance": 0.25,
          "rows_removed": 9, "seeds": 1, "items": 7}
         for name, rate, value, error in (
             ("lrp", 0.0, 0.9, 0.01), ("ig", 0.0, 0.9, 0.01), ("lrp", 0.3, 0.41, 0.09), ("ig", 0.3, 0.63, 0.05),
@@ -316,9 +316,10 @@ def restored() -> Drawn:
     """Errors in nats become shares of the mask's harm, here 2 nats."""
     names = [
         "selector", "order", "rate", "part", "name", "rows_removed", "nll_alone", "nll_without", "nll", "dense_nll",
-        "restored", "stderr_blocks",
+        "restored", "stderr_blocks", "blocks",
     ]  # fmt: skip
-    shares = (("k_proj", 0.1, 0.3), ("q_proj", 0.85, 0.2), ("o_proj", 0.05, None))
+    of_nats = 1 / 2.7764451  # t.ppf(.975, 4) of scipy: five blocks
+    shares = (("k_proj", 0.1, 0.3 * of_nats, 5), ("q_proj", 0.85, 0.2 * of_nats, 5), ("o_proj", 0.05, None, 5))
     rows = [("lrp", "lerf", 0.1, "projection", name, 5, 0.7, 0.9, 2.5, 0.5, *pair) for name, *pair in shares]
     wanted = [("", "x", 0, 0.85, 0.75, 0.95), ("", "x", 1, 0.1, 0.1 - 0.15, 0.1 + 0.15), ("", "x", 2, 0.05, None, None)]
     frame = pl.DataFrame(rows, schema=names, orient="row")
@@ -358,7 +359,7 @@ def lines_of(kind: str) -> Drawn:
 
 def perplexity_curve() -> Drawn:
     rows = [("lrp", 0.1, 2.0, 0.1), ("lrp", 0.3, 2.5, 0.25), ("lrp", 0.5, 3.0, None), ("lrp", 0.7, math.inf, 0.1)]
-    frame = pl.DataFrame(rows, schema=["selector", "rate", "nll", "error"], orient="row").with_columns(
+    frame = pl.DataFrame(rows, schema=["selector", "rate", "nll", "bar"], orient="row").with_columns(
         rows_removed=5, printed=pl.lit(None, pl.String), seeds=1, tokens=9, plateau=False
     )
     lesson = learn.curves(frame.with_columns(order=pl.lit("lerf")), "lrp", ["lerf"], 1.5, 0.3, (4,))

@@ -5,6 +5,7 @@ import os
 
 import polars as pl
 import pytest
+import scipy.stats
 from synthetic import (
     RATES,
     SLOPES,
@@ -167,10 +168,16 @@ def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     drawn = points(tmp_path)
     random = drawn.filter(selector="random", order="lerf", rate=0.5).row(0, named=True)
     assert random["nll"] == pytest.approx(UNMASKED_NLL + 3.0)
-    assert random["error"] == pytest.approx(0.1)  # standard deviation of -0.1, 0, 0.1
+    assert random["error"] == random["bar"] == pytest.approx(0.1)  # standard deviation of -0.1, 0, 0.1
     assert random["seeds"] == 3
     single = drawn.filter(selector="lrp", order="lerf", rate=0.5).row(0, named=True)
     assert single["error"] == pytest.approx(0.05)
+    assert single["bar"] == pytest.approx(0.05 * scipy.stats.norm.ppf(0.975))  # over windows, nobody knows how many
+    lrp = results.read_run(tmp_path / "run").frame.filter(pl.col("selector") == "lrp", pl.col("rate") == 0.5)
+    for blocks in (2, 3, 40):
+        over_blocks = lrp.with_columns(blocks=pl.lit(blocks))
+        bar = series.points(over_blocks, "made-up-1B", ["lrp"], ["lerf"], (0.5, 0.5))["bar"].item()
+        assert bar == pytest.approx(0.05 * scipy.stats.t.ppf(0.975, blocks - 1))
     assert single["rows_removed"] == 500
     pair = results.read_run(tmp_path / "run").frame.filter(selector="random", order="lerf", rate=0.5).head(2)
     two = series.points(pair, "made-up-1B", ["random"], ["lerf"], (0.5, 0.5))

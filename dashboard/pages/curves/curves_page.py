@@ -43,7 +43,7 @@ OFFERED = "Rows and Live edit offer 0.25, 0.5, 1, 2, 3% and 5% to 90% in steps o
 OF_DIFFERENCES = (
     "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05."
 )
-OF_MEASURES = "Error bars: standard error over windows or prompts; of random the standard deviation over its seeds."
+OF_MEASURES = "Error bars: 95% intervals over windows or prompts; of random the standard deviation over its seeds."
 OF_PARTS = "Shares of several parts need not add up to 100%: parts that do harm only together, or each alone, exist."
 
 
@@ -287,10 +287,10 @@ def _notes(drawn: Drawn) -> list[str]:
     if points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation, or a thin line for each seed where "
-            f"only some destroy the model; other error bars are the standard error over {drawn.curves.errors}."
+            f"only some destroy the model; other error bars are 95% intervals over {drawn.curves.errors}."
         )
     elif points["error"].null_count() < points.height:
-        notes.append(f"Error bars: standard error over {drawn.curves.errors}.")
+        notes.append(f"Error bars: 95% intervals over {drawn.curves.errors}.")
     return notes
 
 
@@ -360,8 +360,9 @@ def _measures(picked: sources.Source, points: pl.DataFrame, orders: Sequence[str
     unit = str(of_measure["unit"][0])
     # Of several seeds the mean; the error is then their standard deviation.
     spread = pl.when(pl.len() > 1).then(pl.col("value").std()).otherwise(pl.col("stderr").first())
+    bar = series.spread_or_interval(spread, pl.lit(None, pl.Int64))
     means = shown.group_by("order", "selector", "rate", maintain_order=True).agg(
-        pl.col("value").mean(), spread.alias("error"), pl.col("rows_removed").first()
+        pl.col("value").mean(), bar.alias("error"), pl.col("rows_removed").first()
     )
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
         heading, _ = curve_chart.ORDER_HEADINGS[order]

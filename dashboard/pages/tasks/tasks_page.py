@@ -78,7 +78,7 @@ def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
         return (
             chance_sentence(table, task_title),
             pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
-            "Error bars of curves: one standard error over a task's items; of the mean, tasks count as independent.",
+            "Error bars of curves: 95% intervals over a task's items; of the mean, tasks count as independent.",
             "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
             "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
         )
@@ -93,11 +93,12 @@ def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
 
 def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
     """Mean over seeds; the error is then their standard deviation, otherwise the standard error over items, which
-    stands under item_error too."""
+    stands under item_error too; bar: `series.spread_or_interval` of it."""
     spread = pl.when(pl.len() > 1).then(pl.col("accuracy").std()).otherwise(pl.col("stderr").first())
     return table.group_by("selector", "rate", maintain_order=True).agg(
         pl.col("accuracy").mean(),
         spread.alias("error"),
+        series.spread_or_interval(spread, pl.lit(None, pl.Int64)).alias("bar"),
         pl.col("stderr").mean().alias("item_error"),
         pl.len().alias("seeds"),
         pl.col("chance", "items", "rows_removed").first(),
@@ -109,7 +110,7 @@ def _curves(points: pl.DataFrame, heading: str, order: str) -> tuple[go.Figure, 
     chance = points["chance"].drop_nulls()
     figure = lines_chart.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
-        below=GOOD[order], error="error", hover=_hover,
+        below=GOOD[order], error="bar", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
     told, _ = rate_told(points)
@@ -121,8 +122,8 @@ def _curves(points: pl.DataFrame, heading: str, order: str) -> tuple[go.Figure, 
 
 def _hover(row: dict[str, Any]) -> str:
     removed = f" = {row['rows_removed']:,} rows" if row["rows_removed"] is not None else ""
-    error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
-    lines = [f"removed {formats.rate(row['rate'])}{removed}", f"accuracy {row['accuracy']:.4f}{error}"]
+    bar = f" ± {row['bar']:.4f}" if row["bar"] is not None else ""
+    lines = [f"removed {formats.rate(row['rate'])}{removed}", f"accuracy {row['accuracy']:.4f}{bar}"]
     if row["seeds"] > 1:
         lines.append(f"mean and spread of {row['seeds']} seeds")
     if row["items"]:
