@@ -63,10 +63,11 @@ def curves(
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-    for nll, plateau in zip(both["nll"], both["plateau"], strict=True):
+    for nll, bar, plateau in both.select("nll", pl.col("bar").fill_null(0.0), "plateau").iter_rows():
         if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
-            (ceilings if beyond else heights).append((nll - base) / LN10)
+            ends = [nll] if beyond else [nll - bar, nll + bar if saturated is None else min(nll + bar, saturated)]
+            (ceilings if beyond else heights).extend((end - base) / LN10 for end in ends)
     by_selector = (rows.filter(pl.col("selector") != BASELINE) if alone else rows).partition_by(
         "selector", as_dict=True
     )
@@ -148,7 +149,9 @@ def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
     return lines.selector_line(
         selector, rows["rate"].to_list(), heights, [_hover(row) for row in rows.iter_rows(named=True)],
-        error_y=axes.errors([None if bar is None else bar / LN10 for bar in rows["bar"]]),
+        error_y=axes.errors(
+            [None if bar is None else bar / LN10 for bar in rows["bar"]], pale=palette.style(selector).colour
+        ),
         selected={"marker": {"size": 12}}, unselected=_STAYS, legendgroup=selector,
     )  # fmt: skip
 

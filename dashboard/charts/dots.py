@@ -105,7 +105,7 @@ def panels(
     if len(titles) > 1:  # there is room for twice as many
         ticks = axis["tickvals"]
         between = [(a + b) / 2 for a, b in pairwise(ticks)]
-        texts = [*(f"{tick:.0%}" for tick in ticks[:-1]), ""]  # on a phone the last would stand in the next panel
+        texts = [*(f"{tick:.0%}" if tick else "0" for tick in ticks[:-1]), ""]  # of a phone's narrow panels
         figure.update_xaxes(ticktext=texts, tickangle=0)
         figure.update_xaxes(tickvals=sorted([*ticks, *between]), ticktext=None, row=1, col=1)
     figure.update_xaxes(**axes.titled(title), **where[-1 - (len(where[1:]) - 1) % columns // 2])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from dashboard.charts import formats
 from dashboard.chat import shipped_effects
 from dashboard.chat.live import Entry, Outcome, Side, fitting_threads
 from dashboard.show import layout
@@ -97,10 +96,10 @@ def explained(reference: Reference | None) -> str:
 
 
 def facts(outcome: Outcome[Side], broken: str = "", *, margins: bool = True) -> str:
-    """Time, length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that. margins: is
+    """Length, likelihood and what the judge saw, as markdown. broken: why the reply counts as that. margins: is
     something to be refused, so that the margin tells something?"""
     length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
-    pieces = [formats.seconds(outcome.elapsed_s), length]
+    pieces = [length]
     if broken:
         pieces.append(f"**{layout.plain(broken)}**")
     if margins and outcome.margin_note:

@@ -178,8 +178,8 @@ def selectors_before_and_after() -> Drawn:
 
 def at_one_rate() -> Drawn:
     rows = [
-        {"selector": name, "rate": rate, "accuracy": value, "error": error, "bar": 2 * error, "item_error": error, "chance": 0.25,
-         "rows_removed": 9, "seeds": 1, "items": 7}
+        {"selector": name, "rate": rate, "accuracy": value, "error": error, "bar": 2 * error, "item_error": error,
+         "chance": 0.25, "rows_removed": 9, "seeds": 1, "items": 7}
         for name, rate, value, error in (
             ("lrp", 0.0, 0.9, 0.01), ("ig", 0.0, 0.9, 0.01), ("lrp", 0.3, 0.41, 0.09), ("ig", 0.3, 0.63, 0.05),
             ("lrp", 0.1, 0.7, 0.02),

@@ -276,8 +276,8 @@ def test_the_facts_of_an_edit_that_refuses_nothing_leave_out_the_margin() -> Non
     assert "disagree" in stamps.facts(one)
     assert "judge" in stamps.facts(one)
     plain = stamps.facts(one, margins=False)
-    assert plain == "0.10 s · 3 tokens"
-    assert stamps.facts(one, "it repeats itself", margins=False) == "0.10 s · 3 tokens · **it repeats itself**"
+    assert plain == "3 tokens"
+    assert stamps.facts(one, "it repeats itself", margins=False) == "3 tokens · **it repeats itself**"
 
 
 @pytest.mark.long

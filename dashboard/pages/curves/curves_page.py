@@ -43,6 +43,7 @@ OFFERED = "Rows and Live edit offer 0.25, 0.5, 1, 2, 3% and 5% to 90% in steps o
 OF_DIFFERENCES = (
     "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05."
 )
+_PAIRED = "All selectors read the same text: what tells them apart is under Differences."
 OF_MEASURES = "Error bars: 95% intervals over windows or prompts; of random the standard deviation over its seeds."
 OF_PARTS = "Shares of several parts need not add up to 100%: parts that do harm only together, or each alone, exist."
 
@@ -287,10 +288,10 @@ def _notes(drawn: Drawn) -> list[str]:
     if points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation, or a thin line for each seed where "
-            f"only some destroy the model; other error bars are 95% intervals over {drawn.curves.errors}."
+            f"only some destroy the model; other error bars are 95% intervals over {drawn.curves.errors}. {_PAIRED}"
         )
     elif points["error"].null_count() < points.height:
-        notes.append(f"Error bars: 95% intervals over {drawn.curves.errors}.")
+        notes.append(f"Error bars: 95% intervals over {drawn.curves.errors}. {_PAIRED}")
     return notes
 
 

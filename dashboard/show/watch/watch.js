@@ -164,8 +164,8 @@ const percent = (share) => `${Math.round(share * 100)}%`;
 const LANE = `
   <div class="head"><span class="title"></span>
     <span class="perplexity"><small>perplexity </small><b></b></span></div>
-  <div class="picture"><canvas role="img"></canvas><p class="pointed" hidden></p></div>
-  <p class="reply"><small class="when"></small><span class="text"></span></p>`;
+  <p class="reply"><small class="when"></small><span class="text"></span></p>
+  <div class="picture"><canvas role="img"></canvas><p class="pointed" hidden></p></div>`;
 
 class Lane {
   constructor(lane, data, pixel, calm, parent) {
