@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from engine.models.hub_failures import (
-    Failure,
-    address_of,
-    disk_full,
-    failed_answer,
-    free_bytes,
-    hub_errors,
-    retry_after,
-)
+from engine.models import hub_failures
 
 PAUSES_S = (1.0, 4.0)  # before another try, as long as nothing has come
 LONGEST_PAUSE_S = 60
@@ -155,7 +147,7 @@ def patiently(
     while True:
         try:
             return action()
-        except hub_errors() as error:
+        except hub_failures.hub_errors() as error:
             if come() > before:
                 pauses, before = iter(PAUSES_S), come()
             pause = pause_after(error, next(pauses, None))
@@ -196,25 +188,26 @@ def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
         end_silence()
         files = HfApi().list_repo_tree(repo_id, revision=commit)
         return {file.path: file.size for file in files if hasattr(file, "size")}
-    except hub_errors():
+    except hub_failures.hub_errors():
         return None
 
 
-def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> Failure | None:
+def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> hub_failures.Failure | None:
     """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells. kept:
     bytes of them that a stopped download has left."""
     from huggingface_hub import snapshot_download
 
     wanted = list(names)
-    needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
+    needed, (_, free) = missing_bytes(repo_id, wanted, folder), hub_failures.free_bytes()
     if needed is None or needed - kept <= free:
         return None
-    with suppress(*hub_errors()):  # the cache may hold the same bytes for another commit, which a dry run knows
+    # The cache may hold the same bytes for another commit, which a dry run knows.
+    with suppress(*hub_failures.hub_errors()):
         files = snapshot_download(
             repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_bar(shown=False)
         )
         needed = sum(file.file_size or 0 for file in files if file.will_download)
-    return disk_full(needed - kept, f"the files of {repo_id}") if needed - kept > free else None
+    return hub_failures.disk_full(needed - kept, f"the files of {repo_id}") if needed - kept > free else None
 
 
 def end_silence() -> None:
@@ -310,13 +303,13 @@ def _bar(stop: threading.Event | None = None, *, shown: bool = True) -> Any:
 
 def _pause(error: Exception, usual_s: float | None) -> float | None:
     """Seconds until another try, None for none: only busy answers to questions that huggingface_hub asks once."""
-    answer = failed_answer(error)
+    answer = hub_failures.failed_answer(error)
     if usual_s is None or answer is None or answer.response.status_code not in (429, 500, 502, 503, 504):
         return None
-    _, path = address_of(answer)
+    _, path = hub_failures.address_of(answer)
     if not path.startswith("/api/") or "/tree/" in path or "/xet-read-token/" in path:
         return None
-    wanted = retry_after(answer.response.headers)
+    wanted = hub_failures.retry_after(answer.response.headers)
     if wanted is not None and wanted > LONGEST_PAUSE_S:
         return None
     return max(usual_s, wanted or 0.0)

@@ -47,14 +47,8 @@ def _ledger(table: pl.DataFrame) -> None:
     shown = table.filter(pl.col("tier").is_in(tiers))
     st.dataframe(
         shown.select(
-            formats.texts(shown["selector"], palette.title).alias("Selector"),
-            tables.told("claim").alias("Claim"),
-            pl.col("tier").alias("Evidence"),
-            pl.col("number").alias("Number"),
-            pl.col("unit").alias("Unit"),
-            tables.told("control").alias("Control"),
-            tables.told("test").alias("Test"),
-            pl.col("p").alias("p"),
+            Selector=formats.texts(shown["selector"], palette.title), Claim=tables.told("claim"), Evidence="tier",
+            Number="number", Unit="unit", Control=tables.told("control"), Test=tables.told("test"), p="p",
         ),
         hide_index=True, alt="Claims, each with its evidence, number, control and test",
         column_config={"Number": st.column_config.NumberColumn(format="%.3g"),
@@ -221,16 +215,13 @@ def _protocols_more(source: Source, claims: pl.DataFrame) -> None:
 
 def _claims(claims: pl.DataFrame) -> pl.DataFrame:
     title = {name: palette.title(name) for name in {*claims["selector_a"], *claims["selector_b"]}}
+    first, second = (pl.col(f"selector_{side}").replace_strict(title, return_dtype=pl.String) for side in "ab")
     order = {word: place for place, word in enumerate(_WORDS)}
     return claims.sort(
         pl.col("claim_verdict").replace_strict(order, default=len(order)), "protocols_for", descending=[False, True],
         maintain_order=True,
     ).select(
-        pl.concat_str(
-            pl.col("selector_a").replace_strict(title, return_dtype=pl.String),
-            pl.lit(" before "),
-            pl.col("selector_b").replace_strict(title, return_dtype=pl.String),
-        ).alias("Claim"),
+        pl.format("{} before {}", first, second).alias("Claim"),
         pl.col("claim_verdict").replace(_WORDS).alias("Verdict"),
         pl.col("protocols_for").alias("Protocols that agree"),
         pl.col("protocols_against").alias("The other way round"),

@@ -16,17 +16,9 @@ from engine.models.units import ROW, UNITS, Units
 from engine.results.tables import frame
 from engine.run.audit_plan import JointPlan, PartsPlan, SinglesPlan
 from engine.run.runner import Cell, Results
+from engine.stats import single_units
 from engine.stats.blocks import block_difference, defined, paired_difference, with_documents
 from engine.stats.limits import BASELINE, Thresholds
-from engine.stats.single_units import (
-    clearly_helping,
-    helping,
-    larger_high,
-    recall_of_top,
-    sign_agreement,
-    spearman_interval,
-    stratified_sample,
-)
 from engine.stats.uncertainty import CONFIDENCE, student_t
 from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -86,7 +78,7 @@ class Singles(Study[AuditInputs]):
                 line = (*who, len(chosen), *_against(scores[chosen], effects), bool((scores < 0).any()))
                 lines["singles_selectors"].append((*line, lerf.get(number)))
                 for top in audit.plan.singles_tops:
-                    recall = recall_of_top(scores, chosen, effects, top)
+                    recall = single_units.recall_of_top(scores, chosen, effects, top)
                     if recall is not None:
                         numbers = (recall.threshold, recall.above, recall.found, recall.value, *recall.interval)
                         lines["singles_recall"].append((*who, top, *numbers, recall.missed_high))
@@ -126,7 +118,7 @@ def _samples(audit: AuditInputs) -> list[SampledUnits]:
         dense, samples = audit.nll(audit.edit([]), text), []
         for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
             units = UNITS[kind](audit.loaded)
-            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
+            chosen = single_units.stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
             effects = {int(unit): audit.nll(audit.edit(units.rows[unit]), text) for unit in chosen}
             samples.append(SampledUnits(text, dense, units, effects))
         return [one for one in samples if one.effects]
@@ -151,10 +143,10 @@ def _places(audit: AuditInputs, sample: SampledUnits) -> Iterator[tuple[object, 
 def _about(sample: SampledUnits, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
     """Columns helps to larger_high. blocks: of evaluation text, behind the errors."""
     effects = np.array([effect for effect, _ in paired])
-    helps = helping(effects)
-    clear = clearly_helping(effects.tolist(), [error for _, error in paired], blocks)
+    helps = single_units.helping(effects)
+    clear = single_units.clearly_helping(effects.tolist(), [error for _, error in paired], blocks)
     size = np.abs(effects)
-    bound = larger_high(len(paired), sample.units.count)
+    bound = single_units.larger_high(len(paired), sample.units.count)
     return helps.value, *helps.interval, clear, float(np.median(size)), float(size.max()), bound
 
 
@@ -170,16 +162,16 @@ def _split_half(
     nats = np.array([one.window_nats for one in measured]) - np.array(dense.window_nats)
     halves = [nats[:, start::2].sum(axis=1) for start in (0, 1)]
     absolute = [np.abs(half) for half in halves]
-    return spearman_interval(*halves)[0], spearman_interval(*absolute)[0]
+    return single_units.spearman_interval(*halves)[0], single_units.spearman_interval(*absolute)[0]
 
 
 def _against(scores: Numbers, effects: Numbers) -> tuple[object, ...]:
     """Columns signed_spearman to sign_high of one ranking."""
     found: list[object] = []
     for truth in (effects, np.abs(effects)):
-        rho, interval = spearman_interval(scores, truth)
+        rho, interval = single_units.spearman_interval(scores, truth)
         found += [defined(rho), *(interval or (None, None))]
-    signs = sign_agreement(scores, effects)
+    signs = single_units.sign_agreement(scores, effects)
     return (*found, *((signs.value, *signs.interval) if signs else (None, None, None)))
 
 

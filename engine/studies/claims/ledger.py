@@ -19,16 +19,7 @@ from engine.stats.blocks import has_blocks, log_gaps
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import adjusted
-from engine.studies.estimate_words import (
-    ORDER_TITLES,
-    control_answers,
-    interval_words,
-    limit_words,
-    no_difference,
-    paired_over,
-    removal_budgets,
-    share_text,
-)
+from engine.studies import estimate_words as words
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
 from engine.studies.verdict.judged_selectors import with_draws
 
@@ -124,14 +115,14 @@ def _harm(tables: Tables) -> Iterator[Claim]:
 def _budget(tables: Tables) -> Iterator[Claim]:
     """How many rows can go before perplexity doubles."""
     table = tables["budget"]
-    for order, budgets in ((order, removal_budgets(table, order)) for order in ORDERS):
+    for order, budgets in ((order, words.removal_budgets(table, order)) for order in ORDERS):
         for name, budget in budgets.items():
             known = budget.low is not None and budget.high is not None
-            ends = f", {share_text(budget.low or 0)} to {share_text(budget.high or 1)}" if known else ""
+            ends = f", {words.share_text(budget.low or 0)} to {words.share_text(budget.high or 1)}" if known else ""
             yield Claim(
                 name, order,
                 f"{budget} of the rows can go, {'lowest' if order == 'lerf' else 'highest'} scores first, before "
-                f"{limit_words(table)}{ends}.",
+                f"{words.limit_words(table)}{ends}.",
                 budget.share, "fraction", "random rows" if BASELINE in budgets else "none",
                 "first crossing of NLL over rising rates; interval by Student's t over blocks of evaluation text, of "
                 "several seeds from the least to the greatest end", None, INTERVAL if known else DESCRIPTIVE,
@@ -145,7 +136,7 @@ def _parts(tables: Tables) -> Iterator[Claim]:
     for row in _rows(ranked.unique(["selector", "order", "rate", "part"], keep="first", maintain_order=True)):
         where = row["name"] if row["part"] == "projection" else f"block {row['name']}"
         yield Claim(
-            row["selector"], f"{ORDER_TITLES[row['order']]} {row['rate']:.0%}, {row['part']}",
+            row["selector"], f"{words.ORDER_TITLES[row['order']]} {row['rate']:.0%}, {row['part']}",
             f"{row['restored']:.0%} of its mask's harm goes when its {row['rows_removed']:,} rows of {where} are put "
             "back, the most of any.",
             row["restored"], "fraction", "the same mask without these rows", "none; the largest of several as measured",
@@ -158,7 +149,7 @@ def _joint(tables: Tables) -> Iterator[Claim]:
     """A mask's harm beside the sum of its rows' single harms, at the largest rate at which it has a size."""
     judged = tables["joint"].filter(~pl.col("saturated"), pl.col("single_sum").is_not_null()).sort("rate")
     for row in _rows(judged.unique(["selector", "seed"], keep="last", maintain_order=True)):
-        low, high, rate = row["single_low"], row["single_high"], share_text(row["rate"])
+        low, high, rate = row["single_low"], row["single_high"], words.share_text(row["rate"])
         against = "more than" if row["harm"] > high else "less than" if row["harm"] < low else "no more or less than"
         yield Claim(
             row["selector"], rate if row["seed"] is None else f"{rate}, seed {row['seed']}",
@@ -184,15 +175,15 @@ def _gap(tables: Tables) -> Iterator[Claim]:
     p_values = adjusted({name: p for name, gap in gaps.items() if (p := gap.p_differs) is not None})
     for name, p in p_values.items():
         side = "more" if gaps[name].value > 0 else "less"
-        rate = share_text(rates[name])
+        rate = words.share_text(rates[name])
         answer = f"Removing its highest {rate} of the rows costs {side} than removing the lowest"
         if p > limits.level:
-            seen = no_difference(gaps[name].low, gaps[name].high)
+            seen = words.no_difference(gaps[name].low, gaps[name].high)
             answer = f"{seen[0].upper()}{seen[1:]} between removing its highest and its lowest {rate} of the rows"
         yield Claim(
-            str(name), rate, f"{answer} ({interval_words(gaps[name])} nats per token).",
+            str(name), rate, f"{answer} ({words.interval_words(gaps[name])} nats per token).",
             gaps[name].value, "nats per token", "the same ranking, removed from the other end",
-            f"difference paired over {paired_over(table)}, Student's t, Holm over the "
+            f"difference paired over {words.paired_over(table)}, Student's t, Holm over the "
             f"selectors at {limits.level:g}", p, CORRECTED if has_blocks(table) else INTERVAL,
         )  # fmt: skip
 
@@ -202,7 +193,7 @@ def _specific(tables: Tables) -> Iterator[Claim]:
     """A selector against random rows of its own layers."""
     table = with_draws(tables["specific"], tables.get("draw_sweep"))
     for row in _rows(table.filter(pl.col("p_holm").is_not_null())):
-        seen = no_difference(row["low"], row["high"])
+        seen = words.no_difference(row["low"], row["high"])
         answer = f"{seen[0].upper()}{seen[1:]} between its mask and random rows of the same layers"
         if row["p_holm"] <= Thresholds().level:
             side = "less" if row["difference"] < 0 else "more"
@@ -210,7 +201,7 @@ def _specific(tables: Tables) -> Iterator[Claim]:
         least = row.get("detectable")
         power = "" if row["p_holm"] <= Thresholds().level or least is None else f"; {least:.2g} would have been seen"
         yield Claim(
-            row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {share_text(row['rate'])}",
+            row["selector"], f"{words.ORDER_TITLES.get(row['order'], row['order'])} {words.share_text(row['rate'])}",
             f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}{power}).",
             row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
             f"interval for one further such mask, Student's t, {_looks(row)}Holm over the selectors", row["p_holm"],
@@ -227,13 +218,13 @@ def _looks(row: dict[str, Any]) -> str:
 def _controls(tables: Tables) -> Iterator[Claim]:
     """Consensus-2 against its controls."""
     table = tables["control_differences"]
-    for answer in control_answers(table, tables.get("draw_sweep")):
+    for answer in words.control_answers(table, tables.get("draw_sweep")):
         tier = DESCRIPTIVE if answer.difference.stderr is None else CORRECTED if has_blocks(table) else INTERVAL
         yield Claim(
             "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence,
             answer.difference.value, "nats per token",
             f"{answer.control}, {answer.rows_removed:,} rows, {answer.seeds} seed(s)",
-            f"difference paired over {paired_over(table)}, Student's t, Holm over the "
+            f"difference paired over {words.paired_over(table)}, Student's t, Holm over the "
             "controls of an order and rate", None, tier,
         )  # fmt: skip
 

@@ -2,25 +2,13 @@
 
 Every stage finds in the store what earlier ones measured, so that each can be run alone."""
 
-from engine.run.refusal_plan import (
-    AskedPlan,
-    ContrastsPlan,
-    ControlsPlan,
-    DrawsPlan,
-    EvaluatePlan,
-    GridPlan,
-    HeldoutPlan,
-    JudgedPlan,
-    PromptsPlan,
-    SplitsPlan,
-    SteeringPlan,
-)
+from engine.run import refusal_plan as plans
 from engine.studies.base import REFUSAL, Later, register_study
 
 _REFUSAL = "engine.studies.refusal"
-_OF_CONTRASTS = (PromptsPlan, ContrastsPlan, JudgedPlan)
-_OF_GRID = (*_OF_CONTRASTS, AskedPlan, GridPlan)
-_OF_POINTS = (*_OF_GRID, HeldoutPlan)
+_OF_CONTRASTS = (plans.PromptsPlan, plans.ContrastsPlan, plans.JudgedPlan)
+_OF_GRID = (*_OF_CONTRASTS, plans.AskedPlan, plans.GridPlan)
+_OF_POINTS = (*_OF_GRID, plans.HeldoutPlan)
 
 register_study(
     "calibrate", of=REFUSAL, tables=(), reads=_OF_CONTRASTS, reads_text=False, measures=False,
@@ -58,7 +46,7 @@ register_study(
 )(Later(f"{_REFUSAL}.structure", "Structure"))  # fmt: skip
 
 register_study(
-    "control", of=REFUSAL, tables=("refusal_controls",), plan=ControlsPlan, reads=_OF_POINTS,
+    "control", of=REFUSAL, tables=("refusal_controls",), plan=plans.ControlsPlan, reads=_OF_POINTS,
     title="the mean of random masks of the same size, as in the paper; writes refusal_controls.parquet",
     description="Measures random masks with the same number of rows in every layer, and in the whole model, one per "
     "seed, on the held-out pairs. The gain is the real mask's refusal minus the controls' mean. Its 95% interval "
@@ -67,7 +55,7 @@ register_study(
 )(Later(f"{_REFUSAL}.points", "Controlled"))  # fmt: skip
 
 register_study(
-    "evaluate", of=REFUSAL, tables=("transfer", "refusal_replies", "utility", "judge_pairs"), plan=EvaluatePlan,
+    "evaluate", of=REFUSAL, tables=("transfer", "refusal_replies", "utility", "judge_pairs"), plan=plans.EvaluatePlan,
     reads=_OF_POINTS,
     title="does it hold on other prompts, what does it cost, do judges agree? writes transfer, utility, judge_pairs",
     description="Refusal on held-out pairs and on public prompt sets before and after every operating point, with "
@@ -85,7 +73,7 @@ register_study(
 )(Later(f"{_REFUSAL}.draws", "Composed"))  # fmt: skip
 
 register_study(
-    "stability", of=REFUSAL, tables=("mask_stability",), plan=SplitsPlan, reads=_OF_GRID,
+    "stability", of=REFUSAL, tables=("mask_stability",), plan=plans.SplitsPlan, reads=_OF_GRID,
     title="are the rows the same from other pairs? writes mask_stability.parquet",
     description="Splits the calibration pairs of a domain into two random halves, makes contrasts and a mask of each "
     "at the operating point's lambda and k, and says what the two masks share and random ones would. Each split "
@@ -101,7 +89,7 @@ register_study(
 )(Later(f"{_REFUSAL}.structure", "Parts"))  # fmt: skip
 
 register_study(
-    "baselines", of=REFUSAL, tables=("baselines",), plan=SteeringPlan, reads=_OF_POINTS,
+    "baselines", of=REFUSAL, tables=("baselines",), plan=plans.SteeringPlan, reads=_OF_POINTS,
     title="do system prompts or steering vectors do as well as removing rows? writes baselines.parquet",
     description="Compares row masks, system prompts, vectors added to the residual stream, and vectors added only "
     "where a condition on the prompt holds: each way's strongest setting within the limits of base prompts refused "
@@ -110,7 +98,7 @@ register_study(
 )(Later(f"{_REFUSAL}.baselines", "Baselines"))  # fmt: skip
 
 register_study(
-    "draws", of=REFUSAL, tables=("specificity", "refusal_draws"), plan=DrawsPlan, reads=_OF_POINTS,
+    "draws", of=REFUSAL, tables=("specificity", "refusal_draws"), plan=plans.DrawsPlan, reads=_OF_POINTS,
     title="is it these rows? random rows, searched over the same grid, beside them; writes specificity.parquet",
     description="Shuffles the rows within every layer, searches the shuffled masks over the same grid with the same "
     "limits on the same pairs, and measures the chosen one on the held-out pairs, once per draw. Writes the edit's "

@@ -13,15 +13,7 @@ from engine.results.tables import frame, spec
 from engine.stats.blocks import between_draws, each_line, has_blocks
 from engine.stats.limits import BASELINE, Thresholds, clear
 from engine.stats.uncertainty import LEVEL, Estimate, Part, adjusted, estimate, student_t
-from engine.studies.estimate_words import (
-    ORDER_TITLES,
-    Answer,
-    better_or_worse,
-    interval_words,
-    limit_words,
-    removal_budgets,
-    share_text,
-)
+from engine.studies import estimate_words as words
 
 NOT_APPLICABLE, NOT_MEASURED = "not applicable", "not measured"
 
@@ -94,7 +86,7 @@ def judge_selectors(
     specific_rows = specificity(selectors, specific, draw_sweep, limits)
     stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws or {})
     nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
-    lerf, morf = ({} if budget is None else removal_budgets(budget, order) for order in ("lerf", "morf"))
+    lerf, morf = ({} if budget is None else words.removal_budgets(budget, order) for order in ("lerf", "morf"))
     lines = []
     for name in selectors:
         validity, reasons = _validity(sufficient[name], specific_rows[name])
@@ -109,7 +101,7 @@ def judge_selectors(
         budgets: tuple[float | None, ...] = ()
         if budget is not None and name in lerf:
             beside = "" if name == BASELINE or BASELINE not in lerf else f", {lerf[BASELINE]} of random rows"
-            reasons.insert(0, f"{lerf[name]} of the rows can go before {limit_words(budget)}{beside}")
+            reasons.insert(0, f"{lerf[name]} of the rows can go before {words.limit_words(budget)}{beside}")
             budgets = (*lerf[name][:3], morf[name].share if name in morf else None)
         elif budget is not None:
             budgets = (None,) * len(BUDGETS)
@@ -387,7 +379,7 @@ class Told(NamedTuple):
     """What one of several tests says. detectable: the smallest difference that it would have told."""
 
     p_holm: float | None
-    answer: Answer
+    answer: words.Answer
     detectable: float | None
 
 
@@ -402,7 +394,7 @@ def told(differences: Mapping[Key, Estimate], order: str, level: float = LEVEL) 
             if confidence < 1:  # at a level of nothing, nothing is told
                 least = student_t(one.degrees, confidence) * one.stderr if one.stderr else 0.0
         p = p_holm.get(key)
-        answers[key] = Told(p, better_or_worse(one.value, p, order, level), least)
+        answers[key] = Told(p, words.better_or_worse(one.value, p, order, level), least)
     return answers
 
 
@@ -453,7 +445,7 @@ def specificity(
             why = "whether it is more than its depths, against random rows of its own layers, was not measured"
             findings[name] = Finding(NOT_MEASURED, (None,), (why,))
         elif any(line["answer"] == SATURATED for line in lines.values()):
-            destroyed = " and ".join(ORDER_TITLES[o] for o, line in lines.items() if line["answer"] == SATURATED)
+            destroyed = " and ".join(words.ORDER_TITLES[o] for o, line in lines.items() if line["answer"] == SATURATED)
             why = f"random rows of its own layers destroy the model at every rate under {destroyed}: not judged"
             findings[name] = Finding(SATURATED, (None,), (why,))
         else:
@@ -469,7 +461,7 @@ def judged_lines(specific: pl.DataFrame, limits: Thresholds) -> pl.DataFrame:
 
 def _specific_finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None) -> Finding:
     passed = [order for order, line in lines.items() if line["answer"] == "better"]
-    word = SPECIFIC if len(passed) == len(lines) else f"{ORDER_TITLES[passed[0]]} only" if passed else "not"
+    word = SPECIFIC if len(passed) == len(lines) else f"{words.ORDER_TITLES[passed[0]]} only" if passed else "not"
     reasons = [_specific_sentence(order, line, order in passed) for order, line in lines.items()]
     share = None if lerf is None else lerf["depth_share"]
     if lerf is not None and share is not None:
@@ -484,7 +476,7 @@ def _specific_sentence(order: str, line: dict[str, Any], passed: bool) -> str:
     detectable = line.get("detectable")
     power = "" if passed or detectable is None else f"; {detectable:.2g} would have been told apart"
     return (
-        f"under {ORDER_TITLES[order]} at {share_text(line['rate'])} it does {'' if passed else 'not clearly do '}"
-        f"{'less' if order == 'lerf' else 'more'} harm than random rows of its own layers "
-        f"({interval_words(difference)} nats per token from them{power})"
+        f"under {words.ORDER_TITLES[order]} at {words.share_text(line['rate'])} it does "
+        f"{'' if passed else 'not clearly do '}{'less' if order == 'lerf' else 'more'} harm than random rows of its "
+        f"own layers ({words.interval_words(difference)} nats per token from them{power})"
     )
