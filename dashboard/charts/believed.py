@@ -204,7 +204,7 @@ def quadrant(
     of_drawn = [end for selector in drawn["selector"] for end in ends.get(selector, ())]
     left, right = _widened([*drawn[stable], *of_drawn, stable_from])
     right = min(right, 1.01)
-    above = _beside_each_other(drawn, stable, column)
+    above = _beside_each_other(drawn, stable, column, goal)
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
@@ -216,6 +216,7 @@ def quadrant(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
             text=[look.title + (": gap too small" if "too small" in str(row.get("reasons")) else ": in part") * partly],
             textposition=f"{'top' if above[row['selector']] else 'bottom'} {side}", showlegend=False,
+            textfont={"color": palette.REFERENCE},
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol + "-open" * hollow, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
@@ -236,24 +237,27 @@ def quadrant(
             x=x, y=y, text=text, showarrow=False, font={"color": palette.REFERENCE},
             xanchor="right" if x == right else "left", yanchor="top" if y == high else "bottom",
         )  # fmt: skip
-    axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="bottom left")
+    figure.add_vline(stable_from, line=palette.DOTTED)
     title = f"less harm than random rows, {limits.rate:.0%} gone →" if known else "log gap (nats per token) →"
     ticks = ".0%" if known else ""
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False, tickformat=ticks)
     name = "Spearman" if "spearman" in stable else "Jaccard"
     compared = "other text" if stable.startswith("draw_") else "less text (nested)"
-    axis = {"text": f"same rows from {compared} → ({name})"}
+    axis = {"text": f"same rows from {compared} → ({name}, stable from {stable_from:g})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
     below = ["bars: 95% intervals over draws of text; hollow: stability not decided"] * bool(of_drawn)
     if known and (drawn[column].abs() < 1e-9).any():  # both harms count up to there
         below.append("0%: the model is destroyed, as by random rows")
+    if any("gap too small" in trace.text[0] for trace in figure.data):
+        below.append("gap too small: at some rate the highest rows do hardly more harm than the lowest")
     if absent := palette.in_order({*verdicts["selector"]} - {*drawn["selector"]}):
         below.append(f"not drawn: {', '.join(map(palette.title, absent))}")
     return finished(figure, "Stability against validity", "; ".join(below), 470)
 
 
-def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[str, bool]:
-    """Selector -> does its name stand above its mark? Of two that are near each other the second's is below."""
+def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str, goal: float) -> dict[str, bool]:
+    """Selector -> does its name stand above its mark? Of two that are near each other the second's is below, and that
+    of a mark closely under the line of the goal."""
     sides: dict[str, bool] = {}
     before: tuple[str, float, float] | None = None
     marks = list(drawn.sort(stable).select("selector", stable, column).iter_rows())
@@ -262,7 +266,7 @@ def _beside_each_other(drawn: pl.DataFrame, stable: str, column: str) -> dict[st
     )
     for name, x, y in marks:
         near = before is not None and abs(x - before[1]) < 0.15 * wide and abs(y - before[2]) < 0.1 * high
-        sides[name] = not (near and before is not None and sides[before[0]])
+        sides[name] = not (near and before is not None and sides[before[0]]) and not goal - 0.15 * high < y < goal
         before = (name, x, y)
     return sides
 

@@ -63,7 +63,9 @@ def curves(
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-    for nll, bar, plateau in both.select("nll", pl.col("bar").fill_null(0.0), "plateau").iter_rows():
+    lost_at_last = both.filter("destroyed", order="lerf")["selector"].to_list()  # their bars stretch no axis
+    own_bar = pl.when(~pl.col("selector").is_in(lost_at_last)).then("bar").fill_null(0.0)
+    for nll, bar, plateau in both.select("nll", own_bar, "plateau").iter_rows():
         if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
             ends = [nll] if beyond else [nll - bar, nll + bar if saturated is None else min(nll + bar, saturated)]
@@ -123,7 +125,8 @@ def curves(
         longer = rows.filter(pl.col("nll") <= doubled, pl.col("rate") == pl.lit(worse, pl.Float64))["selector"]
         gone -= set(map(palette.title, longer))  # these keep the language where random rows no longer do
         figure.for_each_trace(
-            lambda trace: trace.update(opacity=line_ends.BACK), selector=lambda trace: trace.name in gone
+            lambda trace: trace.update(opacity=line_ends.BACK, error_y_visible=False),
+            selector=lambda trace: trace.name in gone,
         )
     elif len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]

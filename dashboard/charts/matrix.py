@@ -16,8 +16,9 @@ from plotly.colors import sample_colorscale
 from dashboard.charts import axes, figure_size, formats, palette
 
 SEQUENTIAL, DIVERGING = "Viridis", "PuOr"  # both keep their order for people who see fewer colours
+SPARED_TO_GONE = ("#9AA0B2", "#F1EDE9", "#BC4A0B")  # shares of rows removed: grey below chance, loud above
 GREY_TO_TEAL = ("#C3D1D1", "#55ABA5", "#006B66")  # nothing to much, on white and on dark
-_ROW_PX = 34
+_ROW_PX, _BAR_PX = 34, 44
 _BROKEN_UP_TO = 7  # columns: more of them are turned on half a page, where two lines run into the next label
 Cell = float | None
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
@@ -151,7 +152,7 @@ def cells(
         "score": ("{:.3g}", places(finite), 0.0, (f"{least:.2g}", f"{most:.2g}")),
         "difference": ("{:+.0f}", signed_places(finite), -1.0, (f"−{far:.0f}", f"+{far:.0f}")),
     }[kind]
-    labels = {name: plain(name) for name in projections}
+    labels = {name: plain(name).removesuffix(f" ({name})") for name in projections}
     if kind == "share":  # with the share of all rows of the projection
         sums = frame.group_by("projection").agg(pl.col("removed").sum() / pl.col("rows").sum())
         labels = {name: f"{labels[name]} {share:.0%}" for name, share in sums.iter_rows()}
@@ -159,7 +160,8 @@ def cells(
         values, [labels[name] for name in projections], thinned([f"block {block}" for block in blocks], NUMBERED),
         heading=heading, below=below,
         text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
-        scale=DIVERGING if low < 0 else SEQUENTIAL, span=(low, 1.0), colour=colour,
+        scale=SPARED_TO_GONE if kind == "share" else DIVERGING if low < 0 else SEQUENTIAL,
+        span=(low, 1.0), colour=colour,
         bar={"tickvals": [low, 1.0], "ticktext": ends} if ends else bar,
         hover=[["" if row is None else _said(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
@@ -177,6 +179,11 @@ def cells(
         label = {"text": SUBLAYER_TITLES.get(name, str(name)), "yanchor": "bottom", "font": grey}
         frames.append(line | {"label": label, "line": grey | {"width": 2}})
     figure.update_layout(hoverdistance=REACH_PX, shapes=frames)
+    if kind == "share":  # below, or a phone's columns would be too narrow for their names
+        below_all = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "thickness": 10, "len": 0.8}
+        below_all["ticktext"] = [word.replace("<br>", " ") for word in bar["ticktext"]]
+        figure.update_traces(colorbar=below_all, selector={"type": "heatmap"})
+        figure.update_layout(height=figure.layout.height + _BAR_PX, margin_b=figure.layout.margin.b + _BAR_PX)
     return figure
 
 

@@ -119,7 +119,7 @@ def listed(sublayers: Mapping[str, pl.DataFrame], heading: str, below: str) -> g
     if by == "times":
         figure.add_vrect(0, HARDLY, fillcolor=palette.REFERENCE, opacity=0.18, line_width=0, layer="below")
         axes.level(figure, "random rows", x=1.0, at="top")
-        title, ends = "overlap (Jaccard) ÷ that expected of random rows", {"ticksuffix": " ×"}
+        title, ends = "overlap ÷ that of random rows", {"ticksuffix": " ×"}
     most = known[by].max()
     return dots.finished(
         figure, [" · ".join(map(palette.title, pair)) for pair in order], title, heading, below,
@@ -155,6 +155,6 @@ def by_block(shares: pl.DataFrame, heading: str, below: str) -> go.Figure:
                 f"({row['share']:.1%})" if row else "" for row in line
             ] for (label, _), line in zip(lines, table, strict=True)
         ],
-        span=(-1.0, 1.0), scale=matrix.DIVERGING, colour=colour, bar=bar,
+        span=(-1.0, 1.0), scale=matrix.SPARED_TO_GONE, colour=colour, bar=bar,
         corner=("block, from the first to the last", ""),
     )  # fmt: skip

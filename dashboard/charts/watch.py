@@ -120,6 +120,13 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
     return " ".join(words)
 
 
+def _parted(curves: Sequence[Mapping[float, float]]) -> float:
+    """The first rate at which one side's perplexity is more than twice the other's, where the picture opens; 0 where
+    none is."""
+    first, other = curves[0], curves[-1]
+    return next((rate for rate, nll in first.items() if abs(nll - other.get(rate, nll)) > math.log(2)), 0.0)
+
+
 def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
     """What the component draws; `id` tells one picture from another."""
     made: dict[str, Any] = {
@@ -136,6 +143,7 @@ def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
     }  # fmt: skip
     made["prompts"] = list(dict.fromkeys(prompt for lane in lanes for prompt in lane.said))
     made["last"] = min((lane.curve[-1][0] for lane in lanes if lane.curve), default=0.0)
+    made["start"] = _parted([dict(lane.curve) for lane in lanes])
     made["id"] = sha256(repr(made).encode("utf-8", "replace")).hexdigest()[:16]
     return made
 

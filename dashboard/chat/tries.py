@@ -158,8 +158,8 @@ def told(one: Try) -> str:
     if not does.get("control"):
         return f"{rows} {now('after')}"
     drawn = [one.stamp(outcome) for outcome in [one.outcomes["control"], *one.draws]]
-    often = f" in {drawn.count(drawn[0])} of {DRAWS} draws" if len(drawn) == DRAWS else ""
-    return f"{rows} {now('after')}; without as many random rows {now('control')}{often}"
+    often = f"in {drawn.count(drawn[0])} of {DRAWS} draws" if len(drawn) == DRAWS else "in one draw"
+    return f"{rows} {now('after')}; without as many random rows {now('control')} {often}"
 
 
 def session_json(tries: list[Try]) -> str:

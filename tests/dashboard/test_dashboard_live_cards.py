@@ -134,12 +134,16 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
 @pytest.mark.parametrize(
     ("said", "told_of"),
     [
-        ("aab", "Without Fisher's lowest 1% it still answers; without as many random rows it writes broken text"),
-        ("ara", "Without Fisher's lowest 1% it refuses; without as many random rows it still answers"),
+        (
+            "aab",
+            "Without Fisher's lowest 1% it still answers; without as many random rows it writes broken text in one "
+            "draw",
+        ),
+        ("ara", "Without Fisher's lowest 1% it refuses; without as many random rows it still answers in one draw"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("aA", "Without Fisher's lowest 1% it answers otherwise"),
-        ("raA", "Without Fisher's lowest 1% it answers; without as many random rows it answers"),
+        ("raA", "Without Fisher's lowest 1% it answers; without as many random rows it answers in one draw"),
         ("a?", ""),
         ("a", ""),
     ],
@@ -199,7 +203,7 @@ def test_draws_that_fail_leave_the_three_replies_as_they_are(folder: str, monkey
     app.run()
     assert not [*app.exception, *app.warning]
     assert words(app) == ["ANSWERS", "BROKEN", "BROKEN"]
-    said = "random rows it writes broken text</h2><p>Control: one random draw, seed 42;"
+    said = "random rows it writes broken text in one draw</h2><p>Control: one random draw, seed 42;"
     assert any(said in one.proto.body for one in app.get("html"))
 
 

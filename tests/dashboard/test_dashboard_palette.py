@@ -72,7 +72,7 @@ def test_every_colour_of_a_line_or_a_bar_stands_out():
     for path in (Path(palette.__file__).parent).rglob("*.py"):
         found |= set(re.findall(r'"(#[0-9A-Fa-f]{6})"', path.read_text(encoding="utf-8")))
     found -= {"#000000", "#FFFFFF", palette.TEXT_ON_LIGHT, palette.TEXT_ON_DARK}  # type, not lines
-    found -= {*matrix.GREY_TO_TEAL}  # cells, which hold their numbers
+    found -= {*matrix.GREY_TO_TEAL, *matrix.SPARED_TO_GONE}  # cells, which hold their numbers or have a bar
     assert len(found) > len(palette.STYLES)
     for colour in found:
         assert min(contrast(colour, WHITE), contrast(colour, DARK)) >= 3, colour

@@ -16,6 +16,7 @@ from engine.stats.limits import BASELINE, Thresholds
 
 RATE = Thresholds().rate
 _FEW = 4  # that leave a model, all of them named
+BARELY = 0.01  # of all questions: who clears chance by less
 LEVEL = 0.05  # of any false difference among all pairs (Bonferroni)
 NOTHING_APART = "No difference beyond the errors"
 
@@ -268,8 +269,10 @@ def accuracy(points: pl.DataFrame, heading: str, wanted: float = RATE) -> str:
         return f"{heading}: no selector stays above chance{beyond} {when}"
     if over.height == rows.height > 1:
         return f"{heading}: all {rows.height} selectors stay above chance{beyond} {when}"
-    best = over.sort("accuracy", descending=True, maintain_order=True)["selector"].to_list()
-    who = words.listed(list(map(palette.title, best)))
+    over = over.sort("accuracy", descending=True, maintain_order=True)
+    best, margins = over["selector"].to_list(), over["accuracy"] - over["need"].fill_null(0.0) - over["chance"]
+    barely = [beyond and margin < BARELY for margin in margins]
+    who = words.listed([palette.title(name) + " (barely)" * bool(by) for name, by in zip(best, barely, strict=True)])
     rest = rows.filter(~pl.col("selector").is_in(best))["selector"].to_list()
     others = words.titles(rest) if len(rest) <= 2 else "the others"
     others = f"{others} could be guessing" if beyond else f"{_rest(rest)} {words.verb(rest, 'does', 'do')} not"

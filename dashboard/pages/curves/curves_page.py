@@ -168,7 +168,7 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
     limit = drawn.curves.saturated_above
     apart = [findings.seeds_apart(drawn.curves.frame, drawn.model, order, limit) for order in orders]
     seeds = _seeds(drawn, orders) if any(apart) else []
-    thin = {order: [f"thin: random{', from its other end' * (order == 'morf')}{one}"] if seeds
+    thin = {order: [f"thin: {'other random rows' if order == 'morf' else 'random'}{one}"] if seeds
             else [curve_chart.ORDER_HEADINGS[order][1]] for order, one in zip(orders, apart, strict=True)}  # fmt: skip
     figures = {
         order: curve_chart.curves(

@@ -40,6 +40,8 @@ class Cards:
         """The text so far of one side, nothing marked."""
         if side in self.texts:
             _reply(self.texts[side], text)
+            if text:
+                self.facts[side].empty()  # of what it waited for
 
     def tell(self, outcome: Outcome[Side]) -> None:
         """The verdict and the margin of a reply that has ended; `finish` says the rest once all have."""

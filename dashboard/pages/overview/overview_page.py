@@ -120,8 +120,7 @@ def _results(picked: sources.Source) -> None:
             shown = _snapshot(picked, curves, hero=not watched)
     with above:
         _model(picked, curves)
-    # The paper printed the numbers behind such verdicts, not the words; on stage the race has the screen.
-    if not picked.published and not stage.on():
+    if not picked.published:  # the paper printed the numbers behind such verdicts, not the words
         with answered, layout.told():
             _verdicts(picked, sentence=watched)
     notes, origin = list[str](), list[str]()
@@ -226,6 +225,8 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
         sentences += [] if verdicts is None else [verdict_chips.answer(verdicts)]
         if sentences:
             layout.finding(". ".join(sentences))
+    if stage.on():  # the race has the screen
+        return
     if verdicts is None:
         if picked.has("specific"):
             judged = picked.table("specific").filter(pl.col("answer") != "saturated")
@@ -272,7 +273,9 @@ def _verdict_line(line: verdict_chips.Line, taken: dict[str, str], bar: str) -> 
     title = palette.title(line.selector)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
         st.markdown(f"{':green[✓] ' * line.faithful}**{layout.plain(title)}**", width=_NAME_PX)
-        with st.container(horizontal=True, gap="xsmall", width=_width_of([chip.question for chip in line.chips])):
+        questions = [chip.question for chip in line.chips]
+        named = f"named-chips-{line.selector}" if verdict_chips.SPECIFIC in questions else None  # in this order: CSS
+        with st.container(horizontal=True, gap="xsmall", width=_width_of(questions), key=named):
             for chip in line.chips:
                 about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
                 parameters = {**taken, **chip.parameters}

@@ -27,7 +27,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     }
     if any(badges.values()):
         st.markdown(" ".join(badge for badge, applies in badges.items() if applies))
-    _numbers(cell, before, source.optional("utility"))
+    _numbers(cell, before, point, source.optional("utility"))
     with st.container(horizontal=True, vertical_alignment="center"):
         _try_it(source, cell)
         if source.has(replies.STEM):
@@ -43,23 +43,30 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     if transfer is None and not source.published:
         layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
         source.offer("transfer")
-    for line in refusals.verdict_notes(transfer, cell):
-        st.text(line)
+    if notes := refusals.verdict_notes(transfer, cell):
+        with st.expander("In numbers: prompts that change sides, and the judge's own errors"):
+            for line in notes:
+                st.text(line)
     if cut_off := refusals.cut_off(source.optional("refusal_sweep"), transfer, cell):
         layout.footnote(cut_off)
 
 
-def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFrame | None) -> None:
+def _numbers(
+    cell: refusals.Row, before: refusals.Row | None, point: refusals.Row | None, utility: pl.DataFrame | None
+) -> None:
+    """Of held-out prompts where they were asked."""
+    held = point if point and point.get("heldout") and point.get("edited_malign") is not None else None
     with st.container(horizontal=True, key="refusal-numbers"):
         for kind, name in (("malign", "Risk prompts refused"), ("benign", "Harmless prompts refused")):
-            old = before[kind] if before else None
-            change = None if old is None else 100 * (cell[kind] - old)
+            old = held[f"unedited_{kind}"] if held else before[kind] if before else None
+            now = refusals.rates(held, f"edited_{kind}") if held else refusals.rates(cell, kind)
+            change = None if old is None or now[0] is None else 100 * (now[0] - old)
             better: Literal["normal", "inverse"] = "normal" if kind == "malign" else "inverse"
+            asked = f"{held['pairs']} held-out" if held else cell[f"{kind}_n"] or "an unknown number of"
             st.metric(
-                name, f"{cell[kind]:.1%}", delta=None if change is None else f"{change:+.1f} points",
+                name, refusals.percent(now[0]), delta=None if change is None else f"{change:+.1f} points",
                 delta_color="off" if change == 0 else better, delta_arrow="off" if change == 0 else "auto",
-                help=f"{refusals.percent(cell[kind], cell[f'{kind}_low'], cell[f'{kind}_high'])} of "
-                f"{cell[f'{kind}_n'] or 'an unknown number of'} prompts, Wilson's 95% interval",
+                help=f"{refusals.percent(*now)} of {asked} prompts, Wilson's 95% interval",
             )  # fmt: skip
         unedited = before["nll"] if before else None
         arrow = f"{formats.perplexity(unedited)} → " if unedited is not None else ""

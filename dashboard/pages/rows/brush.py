@@ -53,13 +53,13 @@ def show(found: Scored, ticked: Mask) -> DeltaGenerator:
         st.session_state[BRUSHED] = [name for name in st.session_state[BRUSHED] if name in names]
     layout.section(TITLE)
     st.multiselect(
-        "Brushed cells", names, key=BRUSHED, bind="query-params",
-        placeholder="drag over cells of the map with Brush on, or choose them here",
+        "Chosen cells", names, key=BRUSHED, bind="query-params",
+        placeholder="drag over cells of the map with Several cells on, or choose them here",
         help="All rows of these cells are zeroed together. Without any, the ticked rows are.",
     )  # fmt: skip
     rows, what = chosen(found, ticked)
     if not rows.size:
-        st.caption("Brush cells of the map or tick rows below: what zeroing them costs then stands here.")
+        st.caption("Choose cells of the map or tick rows below: what zeroing them costs then stands here.")
     elif rows.size == found.n_rows:
         st.caption("These are all rows of the model; any random choice of as many is the same one.")
     else:

@@ -159,7 +159,7 @@ export function perplexity(nats) {
   return `${(10 ** (log10 - exponent)).toFixed(2)}×10${raised}`;
 }
 
-const percent = (share) => `${Math.round(share * 100)}%`;
+const percent = (share) => `${share > 0 && share < 0.01 ? Number((share * 100).toFixed(2)) : Math.round(share * 100)}%`;
 
 const LANE = `
   <div class="head"><span class="title"></span>
@@ -231,7 +231,7 @@ class Lane {
         : `At ${percent(at)}${text.trim() ? (finished ? ":" : ", cut off:") : finished ? ": no word." : ", cut off: no word yet."}`;
     const [written, reply] = this.reply.children;
     if (written.textContent !== when) written.textContent = when;
-    const shown = text?.trim() ? text : "";
+    const shown = text?.trim() ?? "";
     if (reply.textContent !== shown) this.reply.title = reply.textContent = shown;
   }
 
@@ -284,6 +284,7 @@ class Stage {
     this.slider.max = Math.round(data.last * 1000);
     this.button.disabled = !(data.last > 0);
     this.rate = 0;
+    this.opened = before === undefined; // nobody has moved it: it plays from its beginning
     this.frame = null;
     this.frames = 0; // of the browser while it played
     this.drawn = 0; // of them those in which something was drawn
@@ -293,7 +294,7 @@ class Stage {
     on(this.slider, "input", () => this.jump(Number(this.slider.value) / 1000));
     on(this.slider, "keydown", (event) => this.key(event));
     on(this.prompt, "change", () => this.go(this.rate));
-    this.go(before?.rate ?? 0);
+    this.go(before?.rate ?? data.start);
     this.tell();
   }
 
@@ -328,6 +329,7 @@ class Stage {
   }
 
   jump(rate) {
+    this.opened = false;
     this.pause();
     this.go(rate);
     this.tell();
@@ -361,7 +363,8 @@ class Stage {
 
   // Who asked for little motion sees the measured rates one after another instead.
   play() {
-    if (this.rate >= this.data.last) this.go(0);
+    if (this.opened || this.rate >= this.data.last) this.go(0);
+    this.opened = false;
     this.name("❚❚", "Pause");
     const begun = performance.now() - (this.rate / this.data.last) * SECONDS * 1000;
     const step = (now) => {
