@@ -60,18 +60,10 @@ def generate_batch(
 
 
 def generate_under(
-    loaded: LoadedModel,
-    edits: Sequence[AnyEdit],
-    prompts: Sequence[Prompt],
-    max_new_tokens: int,
-    batch_size: int = BATCH_SIZE,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    system: str = "",
-    thinking: bool = False,
-    sampling: Sampling | None = None,
-    on_wait: OnWait = patient,
-) -> list[list[Reply]]:
+    loaded: LoadedModel, edits: Sequence[AnyEdit], prompts: Sequence[Prompt], max_new_tokens: int,
+    batch_size: int = BATCH_SIZE, progress: Callable[[int, int], None] | None = None, *, system: str = "",
+    thinking: bool = False, sampling: Sampling | None = None, on_wait: OnWait = patient,
+) -> list[list[Reply]]:  # fmt: skip
     """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch,
     `on_wait(seconds)` while another thread holds the model, which may raise to give up, as `each_pass` may.
 
@@ -108,15 +100,10 @@ def generate_under(
 
 
 def stream_replies(
-    loaded: LoadedModel,
-    prompt: str,
-    edits: Sequence[AnyEdit],
-    max_new_tokens: int,
-    on_token: Callable[[int, int], None] = lambda _edit, _token: None,
-    on_wait: OnWait = patient,
-    *,
+    loaded: LoadedModel, prompt: str, edits: Sequence[AnyEdit], max_new_tokens: int,
+    on_token: Callable[[int, int], None] = lambda _edit, _token: None, on_wait: OnWait = patient, *,
     thinking: bool = False,
-) -> Generator[tuple[int, str | Reply], None, None]:
+) -> Generator[tuple[int, str | Reply], None, None]:  # fmt: skip
     """The replies to one prompt under several edits as one batch, in pieces as they come: (edit, piece).
 
     A piece of text per token where a token completes text, and the whole `Reply` once it has ended. Closed, it makes no

@@ -176,15 +176,9 @@ def score_model(
 
 
 def score_tokens(
-    loaded: LoadedModel,
-    plan: ScorePlan,
-    selectors: Sequence[str],
-    tokens: Windows | None,
-    *,
-    store: Store,
-    progress: Progress | None = None,
-    kept: KeptSums | None = None,
-) -> dict[str, Tensor]:
+    loaded: LoadedModel, plan: ScorePlan, selectors: Sequence[str], tokens: Windows | None, *, store: Store,
+    progress: Progress | None = None, kept: KeptSums | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
     Each selector is kept as soon as it is done. tokens: None will do if all are data-free."""
     keys = {name: _score_key(loaded, plan, name, tokens) for name in with_needs(selectors)}
@@ -203,16 +197,9 @@ def score_tokens(
 
 
 def score_at_sizes(
-    loaded: LoadedModel,
-    plan: ScorePlan,
-    selectors: Sequence[str],
-    tokens: Windows,
-    sizes: Sequence[int],
-    *,
-    store: Store,
-    progress: Progress | None = None,
-    kept: KeptSums | None = None,
-) -> dict[int, dict[str, Tensor]]:
+    loaded: LoadedModel, plan: ScorePlan, selectors: Sequence[str], tokens: Windows, sizes: Sequence[int], *,
+    store: Store, progress: Progress | None = None, kept: KeptSums | None = None,
+) -> dict[int, dict[str, Tensor]]:  # fmt: skip
     """Scores of these selectors from the first n windows of `tokens` for each size, from the store where they are
     known; the rest as `plan` says. returns {size: {selector: [N]}}, ascending sizes
 
