@@ -1,10 +1,28 @@
-"""A measure that is made of another one's results, for tests of runners."""
+"""Measures for tests of runners: of the number of rows, and one that is made of another one's results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from engine.measures.base import Derived
+from engine.measures.base import Derived, Measure
 from engine.models.loading import LoadedModel
+
+
+@dataclass(frozen=True)
+class Sized(Measure[int]):
+    """What measures of the number of an edit's rows share: `several` edits in one pass; asked: what a test notes."""
+
+    several: int = 1
+    asked: list[Any] = field(default_factory=list, compare=False)
+    kind = "size"
+
+    def encode(self, result: int) -> dict[str, Any]:
+        return {"size": result}
+
+    def decode(self, stored: dict[str, Any]) -> int:
+        return int(stored["size"])
+
+    def together(self, loaded: LoadedModel) -> int:
+        return self.several
 
 
 @dataclass(frozen=True)

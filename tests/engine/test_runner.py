@@ -1,15 +1,14 @@
 """Cells and the runner: what is known is not measured again, and the bar is over all cells of a command."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from derived_measure import Doubled
+from derived_measure import Doubled, Sized
 
 from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.runner import Cell, Count, LocalRunner
@@ -17,25 +16,13 @@ from engine.studies.base import conduct
 
 
 @dataclass(frozen=True)
-class Size(Measure[int]):
+class Size(Sized):
     """A measure that says how many rows its edit has, and notes when it was asked."""
 
-    several: int = 1
     version: int = 1
-    asked: list[Any] = field(default_factory=list, compare=False)
-    kind = "size"
 
     def record(self, loaded: LoadedModel) -> dict[str, Any]:
         return {"version": self.version}
-
-    def encode(self, result: int) -> dict[str, Any]:
-        return {"size": result}
-
-    def decode(self, stored: dict[str, Any]) -> int:
-        return int(stored["size"])
-
-    def together(self, loaded: LoadedModel) -> int:
-        return self.several
 
     def measure(self, loaded: LoadedModel, edit: Edit) -> int:
         self.asked.append(edit.size)

@@ -1,16 +1,15 @@
 """The share of a shard: every cell in exactly one, balanced by measure, and no tables."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from derived_measure import Doubled
+from derived_measure import Doubled, Sized
 
 from engine.cli import main
 from engine.edits.edit import Edit, edit_of
-from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.merging import merge
 from engine.results.store import Store
@@ -20,25 +19,13 @@ from engine.studies.base import conduct
 
 
 @dataclass(frozen=True)
-class Size(Measure[int]):
+class Size(Sized):
     """A measure that says how many rows its edit has, `several` edits in one pass."""
 
     name: str = "one"
-    several: int = 1
-    asked: list[int] = field(default_factory=list, compare=False)
-    kind = "size"
 
     def record(self, loaded: LoadedModel) -> dict[str, Any]:
         return {"name": self.name}
-
-    def encode(self, result: int) -> dict[str, Any]:
-        return {"size": result}
-
-    def decode(self, stored: dict[str, Any]) -> int:
-        return int(stored["size"])
-
-    def together(self, loaded: LoadedModel) -> int:
-        return self.several
 
     def measure(self, loaded: LoadedModel, edit: Edit) -> int:
         self.asked.append(edit.size)
@@ -75,8 +62,8 @@ def share(loaded: LoadedModel, folder: Path, number: int, count: int, lists: Seq
 def test_every_cell_is_of_one_shard_and_no_shard_has_more_of_a_measure(
     tiny_llama: LoadedModel, folder: Path, count: int
 ) -> None:
-    cheap, dear = cells(tiny_llama, Size("cheap"), range(20)), cells(tiny_llama, Size("dear"), range(5))
-    later = cells(tiny_llama, Size("dear"), range(5, 9))
+    cheap, dear = cells(tiny_llama, Size(name="cheap"), range(20)), cells(tiny_llama, Size(name="dear"), range(5))
+    later = cells(tiny_llama, Size(name="dear"), range(5, 9))
     found = [share(tiny_llama, folder, number, count, [[*cheap, *dear], later]) for number in range(1, count + 1)]
     everything = {cell.key for cell in (*cheap, *dear, *later)}
     assert set().union(*found) == everything
