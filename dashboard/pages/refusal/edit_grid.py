@@ -75,9 +75,10 @@ def _points_drawn(
 
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(shown_rows, kind)
-        built = ", built for this" * (source.kind == SHIPPED)
-        of = f"model: {html.escape(formats.model_title(source.model))}{built}; {of}"
-        return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence
+        model = html.escape(formats.model_title(source.model))
+        where = f" ({model}, built for this)" if source.kind == SHIPPED else ""
+        of = of if where else f"model: {model}; {of}"
+        return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence + where
 
     return refusals.asked(cells.filter(pl.col("id").is_in(ids))), figure
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import tiny_models
 import torch
 from tiny_audits import count_edits, tiny_audit
 from traced_reads import reads_of
@@ -58,18 +60,25 @@ def audit(loaded, text, store, **more):
 def whole(tiny_llama, tiny_text, tmp_path_factory):
     """A folder with the store and the tables of one run of everything."""
     folder = tmp_path_factory.mktemp("whole")
-    offered = [one for one in settings_of(AuditPlan) if one.option and one.group not in ("domain", "downstream")]
+    offered = [one for one in settings_of(AuditPlan) if one.option]
+    (folder / "other.txt").write_text(tiny_models.text(documents=60, seed=5).replace("t", "z"), encoding="utf-8")
+    (folder / "tasks").mkdir()
+    items = [{"query": f"the {n} sat", "choices": ["cat", "mat"], "gold": n % 2} for n in range(6)]
+    (folder / "tasks" / "own.jsonl").write_text("\n".join(map(json.dumps, items)), encoding="utf-8")
+    elsewhere = {"domain_corpus": str(folder / "other.txt"), "domain_draws": 2, "domain_rates": (0.3,),
+                 "downstream_tasks": str(folder / "tasks"), "downstream_rates": (0.0, 0.3)}  # fmt: skip
     with Store(folder / "store") as store, reads_of(*PLANS) as reads:
-        report = run(audit(tiny_llama, tiny_text, store), OFFLINE, folder / "out")
+        report = run(audit(tiny_llama, tiny_text, store, **elsewhere), ANALYSES.names(), folder / "out")
     assert {one.path[-1] for one in offered} - reads == SOMETIMES
-    assert set(report["done"]) == {"scores", *OFFLINE}
+    assert set(report["done"]) == {"scores", *ANALYSES.names()}
     assert report["skipped"] == {}
     return folder
 
 
 @pytest.mark.long
 def test_every_table_is_written_with_its_provenance(tiny_llama, whole):
-    assert set(table_names(whole / "out")) == TABLES
+    elsewhere = {f"domain{end}" for end in ("", "_draws", "_evaluation")} | {"downstream", "downstream_tasks"}
+    assert set(table_names(whole / "out")) == TABLES | elsewhere | {"downstream_pairs"}
     manifest = read_manifest(whole / "out")
     made_from = manifest["files"]["claims.parquet"]["spec"]["made_from"]
     assert made_from["verdicts.parquet"] == manifest["files"]["verdicts.parquet"]["sha256"]
