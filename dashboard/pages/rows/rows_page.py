@@ -23,7 +23,7 @@ from engine.records.errors import InputError
 MEAN, SHARE, APART = "Mean score", "Removed rows", "Two selectors"
 HOW_TO_READ = (
     "Each cell is one weight matrix: a block from top to bottom, a projection from left to right. Click a cell, or "
-    "choose it below the figure, to see its single rows; with Several cells on, drag over some to see what zeroing "
+    "choose it below the figure, to see its single rows; with Several on, drag over some to see what zeroing "
     "them costs; tick rows to try what the model does without them."
 )
 LINE = "Each cell is one weight matrix of the model. Click it to see its single rows."
@@ -54,9 +54,7 @@ def render() -> None:
         layout.problem(error)
         return
     with bar:
-        brushing = st.toggle(
-            "Several cells", key="brush", bind="query-params", help="A drag over the map chooses its cells."
-        )
+        brushing = st.toggle("Several", key="brush", bind="query-params", help="A drag over the map chooses its cells.")
         points = tools.clicked(_MAP)
         if brushing:
             rows_brush.follow(scores, points)
