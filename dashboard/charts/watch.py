@@ -120,11 +120,11 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
     return " ".join(words)
 
 
-def _parted(curves: Sequence[Mapping[float, float]]) -> float:
-    """The first rate at which one side's perplexity is more than twice the other's, where the picture opens; 0 where
-    none is."""
-    first, other = curves[0], curves[-1]
-    return next((rate for rate, nll in first.items() if abs(nll - other.get(rate, nll)) > math.log(2)), 0.0)
+def _turned(lanes: Sequence[Lane], steps: int) -> bool:
+    """Does the second of two lanes lose its rows in just the first one's order from its end? The browser then needs
+    one of both."""
+    a, b, *more = (np.frombuffer(base64.b64decode(one.places), "u1" if steps <= 256 else "<u2") for one in lanes)
+    return not more and bool(np.array_equal(a, steps - 1 - b))
 
 
 def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
@@ -134,7 +134,8 @@ def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
         "steps": steps(picture.group),
         "lanes": [
             {
-                "title": lane.name, "colour": palette.style(lane.selector).colour, "places": lane.places,
+                "title": lane.name, "colour": palette.style(lane.selector).colour,
+                "places": "" if lane in lanes[1:2] and _turned(lanes, steps(picture.group)) else lane.places,
                 "curve": [[rate, _number(nll)] for rate, nll in lane.curve],
                 "said": {prompt: [list(one) for one in line] for prompt, line in lane.said.items()},
             }
@@ -143,7 +144,6 @@ def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
     }  # fmt: skip
     made["prompts"] = list(dict.fromkeys(prompt for lane in lanes for prompt in lane.said))
     made["last"] = min((lane.curve[-1][0] for lane in lanes if lane.curve), default=0.0)
-    made["start"] = _parted([dict(lane.curve) for lane in lanes])
     made["id"] = sha256(repr(made).encode("utf-8", "replace")).hexdigest()[:16]
     return made
 

@@ -77,6 +77,15 @@ def test_the_payload_holds_the_curve_the_replies_and_every_row():
     assert watch.said(None, "lrp", "lerf") == {}
 
 
+@pytest.mark.parametrize("steps", [watch.FINE, watch.COARSE])
+def test_the_same_ranking_from_its_other_end_is_sent_once(steps):
+    scores = np.random.default_rng(0).permutation(64)
+    up, down = (watch.Lane("lrp", order, watch.encoded(scores, order, steps), [], {}) for order in ("lerf", "morf"))
+    assert [watch._turned(lanes, steps) for lanes in ([up, down], [up, up], [up, down, up])] == [True, False, False]
+    sent = watch.payload(row_picture.picture(ROWS), [up, down])["lanes"]
+    assert (steps != watch.FINE) or [len(one["places"]) for one in sent] == [4 * math.ceil(128 / 3), 0]
+
+
 def test_a_model_that_overflowed_is_sent_as_valid_json():
     sweep = SWEEP.with_columns(nll=pl.Series([2.0, math.inf, 2.0, 5.0, 2.0, math.nan]))
     made = watch.payload(row_picture.picture(ROWS), [lane("random", sweep=sweep), lane("lrp", sweep=sweep)])

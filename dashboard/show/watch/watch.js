@@ -168,7 +168,8 @@ const LANE = `
   <div class="picture"><canvas role="img"></canvas><p class="pointed" hidden></p></div>`;
 
 class Lane {
-  constructor(lane, data, pixel, calm, parent) {
+  // first: of the lanes; one without places loses its rows from the first one's end
+  constructor(lane, data, pixel, calm, parent, first) {
     const { picture, steps } = data;
     this.lane = lane;
     this.picture = picture;
@@ -188,7 +189,7 @@ class Lane {
     this.context = this.canvas.getContext("2d");
     this.image = this.context.createImageData(picture.width, picture.height);
     const words = new Uint32Array(this.image.data.buffer);
-    this.places = decoded(lane.places, steps);
+    this.places = lane.places ? decoded(lane.places, steps) : first.places.map((place) => steps - 1 - place);
     const order = sorted(this.places, pixel, steps);
     const Painter = picture.group === 1 ? Rows : Groups;
     this.painter = new Painter(order, steps, words, rgb(lane.colour), !calm);
@@ -276,7 +277,9 @@ class Stage {
     find(".lanes").replaceChildren();
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     const pixel = pixelOfRow(data.picture);
-    this.lanes = data.lanes.map((lane) => new Lane(lane, data, pixel, this.calm, find(".lanes")));
+    this.lanes = [];
+    for (const lane of data.lanes)
+      this.lanes.push(new Lane(lane, data, pixel, this.calm, find(".lanes"), this.lanes[0]));
     this.measured = [...new Set(this.lanes.flatMap((lane) => lane.curve.map(([rate]) => rate)))].sort((a, b) => a - b);
     this.prompt.replaceChildren(...data.prompts.map((text) => new Option(text, text)));
     if (before && data.prompts.includes(before.prompt)) this.prompt.value = before.prompt;
@@ -294,7 +297,9 @@ class Stage {
     on(this.slider, "input", () => this.jump(Number(this.slider.value) / 1000));
     on(this.slider, "keydown", (event) => this.key(event));
     on(this.prompt, "change", () => this.go(this.rate));
-    this.go(before?.rate ?? data.start);
+    const [a, b = a] = this.lanes; // it opens where one side's perplexity is more than twice the other's
+    const apart = (rate) => Math.abs(natsAt(a.curve, rate) - natsAt(b.curve, rate)) > Math.LN2;
+    this.go(before?.rate ?? this.measured.find(apart) ?? 0);
     this.tell();
   }
 
