@@ -102,8 +102,9 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     assert told > 0
     page.on("websocket", lambda socket: asked.append(socket.url))
     numbers = page.locator(".watch .perplexity b")
-    dense = numbers.all_inner_texts()
-    assert dense[0] == dense[1] == perplexity(stage(page, "lanes[0].lane.curve[0][1]"))
+    least, most = map(number, numbers.all_inner_texts())
+    assert most > 2 * least  # it opens where they differ, and plays from where they do not
+    dense = [perplexity(stage(page, "lanes[0].lane.curve[0][1]"))] * 2
     play_until(page, 0.05)
     assert stage(page, "frames") > 1
     assert stage(page, "drawn") > 2
@@ -156,7 +157,7 @@ def test_who_asked_for_little_motion_sees_measured_rates_one_after_another(new_p
     drawn = stage(page, "drawn")
     play_until(page, 0.05)
     assert stage(page, "rate") == 0.1
-    assert stage(page, "drawn") == drawn + 1
+    assert stage(page, "drawn") == drawn + 2  # and at 0
     assert stage(page, "frames") > 2
     assert stage(page, "playing") is True
     page.locator(".watch .play").click()
@@ -170,7 +171,7 @@ def test_keys_move_and_play_and_the_state_is_said(new_page):
     slider = page.locator(".watch .rate")
     slider.focus()
     for key, rate in (
-        ("ArrowRight", 0.01), ("ArrowUp", 0.02), ("ArrowLeft", 0.01), ("PageUp", 0.1), ("PageUp", 0.3),
+        ("Home", 0.0), ("ArrowRight", 0.01), ("ArrowUp", 0.02), ("ArrowLeft", 0.01), ("PageUp", 0.1), ("PageUp", 0.3),
         ("PageDown", 0.1), ("ArrowDown", 0.09), ("PageDown", 0.0), ("PageDown", 0.0), ("End", 0.5),
         ("ArrowRight", 0.5), ("Home", 0.0),
     ):  # fmt: skip
