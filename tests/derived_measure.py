@@ -1,10 +1,13 @@
 """Measures for tests of runners: of the number of rows, and one that is made of another one's results."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.edits.edit import edit_of
 from engine.measures.base import Derived, Measure
 from engine.models.loading import LoadedModel
+from engine.run.runner import Cell
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,7 @@ class Doubled(Derived[int]):
 
     def derive(self, base: int) -> int:
         return 2 * base
+
+
+def cells(loaded: LoadedModel, measure: Any, sizes: Iterable[int] = (0, 1, 2, 3)) -> list[Cell[int]]:
+    return [Cell(loaded, edit_of(range(n), loaded.rows.n_rows), measure) for n in sizes]

@@ -201,6 +201,7 @@ class LocalRunner:
         for cell, base in bases.items():
             if cell not in self.results:  # not derived on the way: its base was known
                 self._derive(cell, base)
+                self._report()
         return self.results
 
     def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:
@@ -211,12 +212,14 @@ class LocalRunner:
                 self._keep_group(group, found, bases)
 
     def _keep_group(self, group: Group, found: list[Any], bases: dict[Cell[Any], Cell[Any]]) -> None:
-        """Keeps the results of a group, and what is derived of them."""
+        """Keeps the results of a group, and what is derived of them. The bar moves once: whoever shows it looks no more
+        often than every half second, and would say the group's first cell until the next group."""
         for cell, result in zip(group, found, strict=True):
             self._keep(cell, result)
         for cell, base in bases.items():
             if base in group:
                 self._derive(cell, base)
+        self._report()
 
     def _derive(self, cell: Cell[Any], base: Cell[Any]) -> None:
         self._keep(cell, cell.measure.derive(self.results[base]))
@@ -226,7 +229,6 @@ class LocalRunner:
         self.results.keep(cell, result)
         if cell.key in self._expected:
             self._done.add(cell.key)
-            self._report()
 
     def _known(self, cell: Cell[Any]) -> bool:
         """Is the result here or in the store? What another version stored in another form is not."""

@@ -200,12 +200,8 @@ def at_one_rate() -> Drawn:
          row["accuracy"] - far * row["error"], row["accuracy"] + far * row["error"])
         for panel in (table, other) for row in panel.to_dicts() if row["rate"] == 0.3
     ]  # fmt: skip
-    without = tasks.at_rate(
-        {"Mean": table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("error", "item_error"))},
-        0.3,
-        "",
-        tasks_page._hover,
-    )
+    unknown = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("error", "item_error"))
+    without = tasks.at_rate({"Mean": unknown}, 0.3, "", tasks_page._hover)
     assert not any(trace.error_x.visible for trace in without.data)
     return figure, triples
 

@@ -23,6 +23,7 @@ from engine.measures.fluency import Reference
 from engine.records.errors import InputError
 
 REFERENCE = Reference(-3.0, 0.5, 30, 150, 40)
+AS_MANY = "without as many random rows it"
 
 
 @pytest.fixture(scope="module")
@@ -134,16 +135,12 @@ def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged
 @pytest.mark.parametrize(
     ("said", "told_of"),
     [
-        (
-            "aab",
-            "Without Fisher's lowest 1% it still answers; without as many random rows it writes broken text in one "
-            "draw",
-        ),
-        ("ara", "Without Fisher's lowest 1% it refuses; without as many random rows it still answers in one draw"),
+        ("aab", f"Without Fisher's lowest 1% it still answers; {AS_MANY} writes broken text in one draw"),
+        ("ara", f"Without Fisher's lowest 1% it refuses; {AS_MANY} still answers in one draw"),
         ("bb", "Without Fisher's lowest 1% it still writes broken text"),
         ("rb", "Without Fisher's lowest 1% it writes broken text"),
         ("aA", "Without Fisher's lowest 1% it answers otherwise"),
-        ("raA", "Without Fisher's lowest 1% it answers; without as many random rows it answers in one draw"),
+        ("raA", f"Without Fisher's lowest 1% it answers; {AS_MANY} answers in one draw"),
         ("a?", ""),
         ("a", ""),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from derived_measure import Doubled, Sized
+from derived_measure import Doubled, Sized, cells
 
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.models.loading import LoadedModel
@@ -40,10 +40,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def cells(loaded: LoadedModel, measure: Any, sizes: Sequence[int] = (0, 1, 2, 3)) -> list[Cell[int]]:
-    return [Cell(loaded, edit_of(range(n), loaded.rows.n_rows), measure) for n in sizes]
-
-
 def test_a_cell_is_measured_under_its_edit_and_only_once(tiny_llama: LoadedModel, store: Store) -> None:
     measure = Size()
     wanted = cells(tiny_llama, measure)
@@ -70,6 +66,9 @@ def test_the_bar_is_over_all_cells_and_known_ones_count_as_done(tiny_llama: Load
     assert [str(count) for count in counts] == ["4 cells: 2 known, 2 to compute"]
     runner.run(cells(tiny_llama, measure, (4,)))  # a stage that nobody could foresee
     assert seen[3:] == [("cells", 4, 5), ("cells", 5, 5)]
+    several = Size(several=3)  # measured in one go, they are told of in one go
+    LocalRunner(store, lambda *step: seen.append(step)).run(cells(tiny_llama, several, range(5, 10)))
+    assert seen[5:] == [("cells", 0, 5), ("cells", 3, 5), ("cells", 5, 5)]
 
 
 def test_an_interrupt_keeps_what_was_finished(tiny_llama: LoadedModel, store: Store) -> None:

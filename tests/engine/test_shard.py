@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from derived_measure import Doubled, Sized
+from derived_measure import Doubled, Sized, cells
 
 from engine.cli import main
-from engine.edits.edit import Edit, edit_of
+from engine.edits.edit import Edit
 from engine.models.loading import LoadedModel
 from engine.results.merging import merge
 from engine.results.store import Store
@@ -36,15 +36,6 @@ class Size(Sized):
         return [edit.size for edit in edits]
 
 
-def cells(loaded: LoadedModel, measure: Any, sizes: Sequence[int]) -> list[Cell[int]]:
-    return [Cell(loaded, edit_of(range(n), loaded.rows.n_rows), measure) for n in sizes]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
-
-
 def share(loaded: LoadedModel, folder: Path, number: int, count: int, lists: Sequence[Sequence[Cell[Any]]]) -> set[str]:
     """Keys of what shard `number` measures when these lists come up one after another."""
     with Store(folder / f"{number}-of-{count}") as store:
@@ -60,11 +51,11 @@ def share(loaded: LoadedModel, folder: Path, number: int, count: int, lists: Seq
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_cell_is_of_one_shard_and_no_shard_has_more_of_a_measure(
-    tiny_llama: LoadedModel, folder: Path, count: int
+    tiny_llama: LoadedModel, tmp_path: Path, count: int
 ) -> None:
     cheap, dear = cells(tiny_llama, Size(name="cheap"), range(20)), cells(tiny_llama, Size(name="dear"), range(5))
     later = cells(tiny_llama, Size(name="dear"), range(5, 9))
-    found = [share(tiny_llama, folder, number, count, [[*cheap, *dear], later]) for number in range(1, count + 1)]
+    found = [share(tiny_llama, tmp_path, number, count, [[*cheap, *dear], later]) for number in range(1, count + 1)]
     everything = {cell.key for cell in (*cheap, *dear, *later)}
     assert set().union(*found) == everything
     assert sum(map(len, found)) == len(everything)
@@ -73,30 +64,30 @@ def test_every_cell_is_of_one_shard_and_no_shard_has_more_of_a_measure(
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_the_share_does_not_depend_on_what_a_store_knows(tiny_llama: LoadedModel, folder: Path) -> None:
+def test_the_share_does_not_depend_on_what_a_store_knows(tiny_llama: LoadedModel, tmp_path: Path) -> None:
     wanted = cells(tiny_llama, Size(), range(12))
-    fresh = share(tiny_llama, folder / "a", 2, 3, [wanted])
-    with Store(folder / "b" / "2-of-3") as store:
+    fresh = share(tiny_llama, tmp_path / "a", 2, 3, [wanted])
+    with Store(tmp_path / "b" / "2-of-3") as store:
         LocalRunner(store).run([cell for cell in wanted if cell.key not in fresh][:5])
         known = sorted(fresh)[0]
         store.put(known, {"size": 0})  # as after an interrupt
-    assert share(tiny_llama, folder / "b", 2, 3, [wanted]) == fresh - {known}
+    assert share(tiny_llama, tmp_path / "b", 2, 3, [wanted]) == fresh - {known}
 
 
-def test_what_is_taken_in_one_pass_stays_together(tiny_llama: LoadedModel, folder: Path) -> None:
+def test_what_is_taken_in_one_pass_stays_together(tiny_llama: LoadedModel, tmp_path: Path) -> None:
     wanted = cells(tiny_llama, Size(several=3), range(14))
     passes = [{cell.key for cell in wanted[start : start + 3]} for start in range(0, 14, 3)]
     for number in (1, 2):
-        found = share(tiny_llama, folder, number, 2, [wanted])
+        found = share(tiny_llama, tmp_path, number, 2, [wanted])
         assert all(one <= found or not one & found for one in passes)
 
 
-def test_what_is_derived_goes_with_what_it_is_made_of(tiny_llama: LoadedModel, folder: Path) -> None:
+def test_what_is_derived_goes_with_what_it_is_made_of(tiny_llama: LoadedModel, tmp_path: Path) -> None:
     measures = [Size(), Size()]
     for number, measure in enumerate(measures, 1):
         lists = [cells(tiny_llama, Doubled(measure), range(7)), cells(tiny_llama, measure, range(7))]
         lists = lists if number == 1 else lists[::-1]
-        assert len(share(tiny_llama, folder, number, 2, lists)) == 2 * len(measure.asked)
+        assert len(share(tiny_llama, tmp_path, number, 2, lists)) == 2 * len(measure.asked)
     assert sorted(measures[0].asked + measures[1].asked) == list(range(7))
 
 
@@ -116,21 +107,21 @@ class Sums:
         return {"sum": sum(results.of(int))}
 
 
-def test_a_shard_ends_before_the_tables_and_rounds_reach_them(tiny_llama: LoadedModel, folder: Path) -> None:
+def test_a_shard_ends_before_the_tables_and_rounds_reach_them(tiny_llama: LoadedModel, tmp_path: Path) -> None:
     measure = Size()
-    everything, left = folder / "all", []
+    everything, left = tmp_path / "all", []
     for _ in range(2):
         for number in (1, 2):
             if everything.exists():
-                merge([everything], folder / str(number))
-            with Store(folder / str(number)) as store:
+                merge([everything], tmp_path / str(number))
+            with Store(tmp_path / str(number)) as store:
                 runner = ShardRunner(LocalRunner(store), Shard(number, 2))
                 with pytest.raises(Measured):
                     conduct(Sums(tiny_llama, measure), None, runner)
                 record = runner.record()
                 assert record["share"] == record["known_before"] + record["measured"]
                 left.append((record["cells"], record["measured"], record["left_to_other_shards"]))
-        merge([folder / "1", folder / "2"], everything)
+        merge([tmp_path / "1", tmp_path / "2"], everything)
     assert left == [(6, 3, 3), (6, 3, 3), (12, 3, 3), (12, 3, 3)]
     assert sorted(measure.asked) == [*range(6), *range(10, 16)]
     with Store(everything) as store:
