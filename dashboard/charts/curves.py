@@ -63,8 +63,8 @@ def curves(
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-    lost_at_last = both.filter("destroyed", order="lerf")["selector"].to_list()  # their bars stretch no axis
-    own_bar = pl.when(~pl.col("selector").is_in(lost_at_last)).then("bar").fill_null(0.0)
+    some_destroyed = both.filter("destroyed", order="lerf")["selector"].to_list()  # their bars stretch no axis
+    own_bar = pl.when(~pl.col("selector").is_in(some_destroyed)).then("bar").fill_null(0.0)
     for nll, bar, plateau in both.select("nll", own_bar, "plateau").iter_rows():
         if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
@@ -251,6 +251,7 @@ def growing(so_far: Any) -> dict[str, go.Figure]:
         schema = {name: about[name] for name in so_far["columns"]}
         frame = pl.DataFrame(so_far["rows"], schema=schema, orient="row")
         lacking = {"model": pl.lit(_MODEL), "printed": pl.lit(None, pl.String), "plateau": pl.lit(value=False)}
+        lacking["nll_stderr"] = pl.lit(None, pl.Float64)  # over windows: bars of a run that has ended are longer
         frame = frame.with_columns(pl.col("nll").fill_null(math.nan), **lacking)
         selectors = frame["selector"].unique(maintain_order=True).to_list()
         points = series.points(frame, _MODEL, selectors, ORDERS, (0.0, 1.0))

@@ -60,7 +60,7 @@ def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
 
 def _half(row: dict[str, Any], harm: float) -> float | None:
     error = row["stderr_blocks"]
-    return None if error is None else student_t(row["blocks"] - 1) * error / harm
+    return None if error is None or row["blocks"] < 2 else student_t(row["blocks"] - 1) * error / harm
 
 
 def _ranked(lines: pl.DataFrame) -> list[dict[str, Any]]:

@@ -141,7 +141,8 @@ def bars(verdicts: pl.DataFrame) -> dict[str, str]:
     axis = "".join(f'<small style="left:{place(share):.2f}%">{share_text(share)}</small>' for share in ticks)
     random = ""
     for _, share, low, high in known.filter(selector=BASELINE).iter_rows():
-        axis += f'<em style="left:{place(share):.2f}%">random, its interval</em>'
+        label = "random, its interval" if high > low else "random"
+        axis += f'<em style="left:{place(share):.2f}%">{label}</em>'
         random = f'<u style="left:{place(low):.2f}%;width:{place(high) - place(low):.2f}%"></u>'
         random += f'<s style="left:{place(share):.2f}%"></s>'
     return {"": f'<div class="budget-bar" aria-hidden="true">{axis}</div>'} | {

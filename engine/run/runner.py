@@ -201,7 +201,8 @@ class LocalRunner:
         for cell, base in bases.items():
             if cell not in self.results:  # not derived on the way: its base was known
                 self._derive(cell, base)
-                self._report()
+        if bases:
+            self._report()
         return self.results
 
     def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:

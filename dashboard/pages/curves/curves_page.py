@@ -44,8 +44,14 @@ OF_DIFFERENCES = (
     "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05."
 )
 _PAIRED = "All selectors read the same text: what tells them apart is under Differences."
-OF_MEASURES = "Error bars: 95% intervals over windows or prompts; of random the standard deviation over its seeds."
-OF_PARTS = "Shares of several parts need not add up to 100%: parts that do harm only together, or each alone, exist."
+OF_MEASURES = (
+    "Error bars: 95% intervals over windows or prompts, as if these were independent; of random the standard deviation "
+    "over its seeds."
+)
+OF_PARTS = (
+    "Shares of several parts need not add up to 100%: parts that do harm only together, or each alone, exist. Error "
+    "bars: 95% intervals over blocks of text of what goes, over the harm that was measured."
+)
 
 
 class Point(NamedTuple):

@@ -62,7 +62,7 @@ def _numbers(
             now = refusals.rates(held, f"edited_{kind}") if held else refusals.rates(cell, kind)
             change = None if old is None or now[0] is None else 100 * (now[0] - old)
             better: Literal["normal", "inverse"] = "normal" if kind == "malign" else "inverse"
-            asked = f"{held['pairs']} held-out" if held else cell[f"{kind}_n"] or "an unknown number of"
+            asked = f"{held['pairs'] or 'some'} held-out" if held else cell[f"{kind}_n"] or "an unknown number of"
             st.metric(
                 name, refusals.percent(now[0]), delta=None if change is None else f"{change:+.1f} points",
                 delta_color="off" if change == 0 else better, delta_arrow="off" if change == 0 else "auto",

@@ -78,7 +78,8 @@ def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
         return (
             chance_sentence(table, task_title),
             pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
-            "Error bars of curves: 95% intervals over a task's items; of the mean, tasks count as independent.",
+            "Error bars of curves: 95% intervals over a task's items; of the mean, tasks count as independent; of "
+            "random the standard deviation over its seeds. At one rate: what chance has to be cleared by.",
             "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
             "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
         )

@@ -287,7 +287,7 @@ class Stage {
     this.slider.max = Math.round(data.last * 1000);
     this.button.disabled = !(data.last > 0);
     this.rate = 0;
-    this.opened = before === undefined; // nobody has moved it: it plays from its beginning
+    this.opened = before?.opened ?? true; // nobody has moved it: it plays from its beginning
     this.frame = null;
     this.frames = 0; // of the browser while it played
     this.drawn = 0; // of them those in which something was drawn
@@ -299,7 +299,7 @@ class Stage {
     on(this.prompt, "change", () => this.go(this.rate));
     const [a, b = a] = this.lanes; // it opens where one side's perplexity is more than twice the other's
     const apart = (rate) => Math.abs(natsAt(a.curve, rate) - natsAt(b.curve, rate)) > Math.LN2;
-    this.go(before?.rate ?? this.measured.find(apart) ?? 0);
+    this.go(this.opened ? (this.measured.find(apart) ?? 0) : before.rate);
     this.tell();
   }
 
@@ -408,7 +408,7 @@ export default function (component) {
   if (before?.data.id !== data.id) {
     const root = parentElement.querySelector(".watch");
     before?.end();
-    const stage = new Stage(root, data, before && { rate: before.rate, prompt: before.prompt.value });
+    const stage = new Stage(root, data, before && { rate: before.rate, opened: before.opened, prompt: before.prompt.value });
     stages.set(parentElement, stage);
     root.stage = stage;
   }

@@ -25,7 +25,7 @@ class LiveReplies {
     const known = this.known.get(key);
     lane.asked = key;
     if (known) return write(known.when, known.text);
-    write(`At ${Math.round(at * 100)}%, computing …`, "");
+    write(`At ${Number((at * 100).toFixed(2))}%, computing …`, "");
     this.next.set(racer, { key, prompt, at, selector, order, recorded, lane, write });
     this.go();
   }
@@ -48,7 +48,7 @@ class LiveReplies {
   }
 
   async answer(live, { key, prompt, at, selector, order, recorded, lane, write }) {
-    const place = `At ${Math.round(at * 100)}%`;
+    const place = `At ${Number((at * 100).toFixed(2))}%`;
     const edit = { selector, order, rate: at };
     const [state, told] = at === 0 ? ["shown", ""] : effectOf(live.data, edit);
     let found = { when: `${place}:`, text: "" };
