@@ -87,10 +87,10 @@ def panels(
     titles: Sequence[str], labels: Sequence[str], title: str, heading: str, below: str, axis: Mapping[str, Any]
 ) -> tuple[go.Figure, list[dict[str, int]]]:
     """A figure with a plot under every title, all with the same lines, and plotly's row and column of each: of several
-    the first above all others, at most five of which stand beside each other.
+    the first above all others, of which at most four stand beside each other, in rows of equally many.
     title: of the values; axis: what else plotly is to know of that one, its tickvals among it."""
-    columns = min(5, max(len(titles) - 1, 1))
-    rows = 1 + math.ceil((len(titles) - 1) / columns)
+    below_it = math.ceil((len(titles) - 1) / 4)  # rows
+    columns, rows = math.ceil(max(len(titles) - 1, 1) / max(below_it, 1)), 1 + below_it
     height = rows * _LINE_PX * max(len(labels), 2) + (rows - 1) * _BETWEEN_PX
     figure = make_subplots(
         rows=rows, cols=columns, shared_yaxes=True, horizontal_spacing=0.03,
