@@ -46,9 +46,7 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "veto": {"own": "Int64 a", "other": "Int64 b", "return": "Int64 c"},
         "rank_randomised": {"fixed": "Real N", "shuffled": "Real N", "return": "Float64 N"},
     },
-    "engine.measures.nll": {
-        "token_nll": {"logits": "Float B T V", "targets": "Int64 B T", "return": "Float32 B T"},
-    },
+    "engine.measures.nll": {"token_nll": {"logits": "Float B T V", "targets": "Int64 B T", "return": "Float32 B T"}},
     "engine.measures.divergence": {"token_kl": {"before": "Float T V", "after": "Float T V", "return": "Float64 T"}},
     "engine.measures.condition": {
         "block_states": {"return": "Float64 n L d"},

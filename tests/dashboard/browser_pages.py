@@ -212,8 +212,7 @@ def live_page(new_page, folder, prompt, button_name="Run", **more):
         "edit_model": "Another model", "edit_model_id": str(folder), "mode": "Remove by rate", "control": "false",
     }  # fmt: skip
     page = new_page(
-        "/live",
-        **{**settings, "rank_selector": "Magnitude", "rate": "50%", "length": "20", "prompt": prompt, **more},
+        "/live", **{**settings, "rank_selector": "Magnitude", "rate": "50%", "length": "20", "prompt": prompt, **more}
     )
     button(page, button_name).wait_for()
     settled(page)

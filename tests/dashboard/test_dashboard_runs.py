@@ -61,8 +61,7 @@ def test_files_are_counted(top):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../x.parquet", "a/b.parquet", "/x.parquet", ".x.parquet", "x.pkl", "x", "a\\b.json", "manifest.json"],
+    "name", ["../x.parquet", "a/b.parquet", "/x.parquet", ".x.parquet", "x.pkl", "x", "a\\b.json", "manifest.json"]
 )
 def test_a_manifest_may_list_plain_files_of_known_kinds_only(top, name):
     with edited(top / "one") as manifest:

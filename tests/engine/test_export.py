@@ -131,8 +131,7 @@ def test_only_bytes_of_removed_rows_change(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("family", "changes"),
-    [("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}), ("demo", {})],
+    ("family", "changes"), [("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}), ("demo", {})]
 )
 def test_a_fresh_process_gives_the_replies_of_the_masked_model(
     family: str, changes: dict[str, object], tmp_path: Path

@@ -230,8 +230,7 @@ def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "error",
-    [InputError("out of memory with a single window per pass"), torch.OutOfMemoryError("CUDA out of memory")],
+    "error", [InputError("out of memory with a single window per pass"), torch.OutOfMemoryError("CUDA out of memory")]
 )
 def test_an_analysis_that_finds_no_memory_is_left_out(tiny_llama, tiny_text, tmp_path, monkeypatch, error):
     def fails(*_):
