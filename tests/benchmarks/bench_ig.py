@@ -30,14 +30,9 @@ def main() -> int:
     """Print both times; exit code 1 if one pass is not `AT_LEAST` times faster."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=2048,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    )
+        vocab_size=2048, hidden_size=128, intermediate_size=384, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True,
+    )  # fmt: skip
     model = LlamaForCausalLM(config).eval().requires_grad_(False)
     rows = row_index(model)
     input_ids = torch.randint(0, config.vocab_size, (4, 64))

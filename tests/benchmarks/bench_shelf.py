@@ -98,13 +98,9 @@ def random_llama() -> tuple[LoadedModel, Windows]:
     """Wide enough that matrix products count: on a narrower model a pass is mostly sums over tokens."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=512,
-        hidden_size=256,
-        intermediate_size=704,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        vocab_size=512, hidden_size=256, intermediate_size=704, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2,
-    )
+    )  # fmt: skip
     model = LlamaForCausalLM(config).eval().requires_grad_(False)
     loaded, text = on_text("demo")
     ids = torch.randint(0, config.vocab_size, SIZE_RANDOM)

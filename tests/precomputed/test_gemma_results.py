@@ -52,6 +52,20 @@ def test_readme_says_what_is_told_apart() -> None:
     assert all(f"{jaccard:.3f}".lstrip("0") in TEXT for *_, jaccard in drawn)
 
 
+def test_readme_says_what_parts_and_controls_cost() -> None:
+    parts = read_table(RESULTS, "parts").filter(part="projection").select("selector", "name", "restored")
+    share = {f"{selector} {name}": f"{value:.0%}" for selector, name, value in parts.iter_rows()}
+    told = "ig gate_proj", "ig q_proj", "fisher gate_proj", "fisher q_proj", "lrp q_proj", "lrp down_proj"
+    words = TEXT.partition("lowest 10% gone, ")[2].partition("- **Two ranks")[0]
+    assert re.findall(r"\d+%", words) == [share[pair] for pair in told]
+    costs = (
+        read_table(RESULTS, "controls").filter(order="lerf", rows_removed=3732).with_columns(pl.col("nll") - 4.787225)
+    )
+    found = {name: costs.filter(control=name)["nll"].sort() for name in ("consensus2", "ig", "lrp", "rank_randomised")}
+    ends = [f"{nll[end]:.2f}" for nll in found.values() for end in (0, -1)]
+    assert ends == ["0.05", "0.05", "0.04", "0.04", "1.12", "1.12", "0.26", "0.53"]
+
+
 def test_it_is_among_what_pages_offer() -> None:
     assert shipped.folders()["Gemma-3-270m"] == RESULTS
     assert shipped.model_of(RESULTS) == "gemma3-270m"
