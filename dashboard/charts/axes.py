@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import plotly.graph_objects as go
-from plotly.colors import hex_to_rgb
 
 from dashboard.charts import palette
 
@@ -39,12 +38,10 @@ def intervals(
     }  # fmt: skip
 
 
-def errors(sizes: Sequence[float | None], *, pale: str = "") -> dict[str, Any]:
-    """Bars as long upwards as downwards; none where the error is no finite number. pale: the colour of the marks, from
-    which bars stand back that would lie on each other."""
+def errors(sizes: Sequence[float | None]) -> dict[str, Any]:
+    """Bars as long upwards as downwards; none where the error is no finite number."""
     lengths = [size if is_finite(size) else 0.0 for size in sizes]
-    look = {"width": 1, "color": f"rgba{(*hex_to_rgb(pale), 0.4)}"} if pale else {"width": 3}
-    return {"type": "data", "array": lengths, "visible": any(lengths), "thickness": 1, **look}
+    return {"type": "data", "array": lengths, "visible": any(lengths), "thickness": 1, "width": 3}
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:

@@ -63,13 +63,10 @@ def curves(
     base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-    some_destroyed = both.filter("destroyed", order="lerf")["selector"].to_list()  # their bars stretch no axis
-    own_bar = pl.when(~pl.col("selector").is_in(some_destroyed)).then("bar").fill_null(0.0)
-    for nll, bar, plateau in both.select("nll", own_bar, "plateau").iter_rows():
+    for nll, plateau in zip(both["nll"], both["plateau"], strict=True):
         if axes.is_finite(nll):
             beyond = plateau or (saturated is not None and nll > saturated)
-            ends = [nll] if beyond else [nll - bar, nll + bar if saturated is None else min(nll + bar, saturated)]
-            (ceilings if beyond else heights).extend((end - base) / LN10 for end in ends)
+            (ceilings if beyond else heights).append((nll - base) / LN10)
     by_selector = (rows.filter(pl.col("selector") != BASELINE) if alone else rows).partition_by(
         "selector", as_dict=True
     )
@@ -125,8 +122,7 @@ def curves(
         longer = rows.filter(pl.col("nll") <= doubled, pl.col("rate") == pl.lit(worse, pl.Float64))["selector"]
         gone -= set(map(palette.title, longer))  # these keep the language where random rows no longer do
         figure.for_each_trace(
-            lambda trace: trace.update(opacity=line_ends.BACK, error_y_visible=False),
-            selector=lambda trace: trace.name in gone,
+            lambda trace: trace.update(opacity=line_ends.BACK), selector=lambda trace: trace.name in gone
         )
     elif len(gone) > 2:  # by no more than this can they be told apart
         ends = [trace.y[-1] for trace in figure.data if trace.name in gone]
@@ -152,9 +148,7 @@ def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
     heights = [(nll - base) / LN10 if axes.is_finite(nll) else None for nll in rows["nll"]]
     return lines.selector_line(
         selector, rows["rate"].to_list(), heights, [_hover(row) for row in rows.iter_rows(named=True)],
-        error_y=axes.errors(
-            [None if bar is None else bar / LN10 for bar in rows["bar"]], pale=palette.style(selector).colour
-        ),
+        error_y=axes.errors([None if bar is None else bar / LN10 for bar in rows["bar"]]),
         selected={"marker": {"size": 12}}, unselected=_STAYS, legendgroup=selector,
     )  # fmt: skip
 
@@ -165,8 +159,9 @@ def _hover(row: dict[str, Any]) -> str:
         sentences[0] += f" = {row['rows_removed']:,} rows"
     published = f" (printed {row['printed']})" if row["printed"] else ""
     sentences.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
-    bar = f" ± {row['bar']:.4f}" if row["bar"] is not None else ""
-    sentences.append(f"NLL {row['nll']:.4f}{bar} nats per token")
+    half = row.get("interval", row["bar"])
+    told = "" if half is None else f" ± {half:.4f}"
+    sentences.append(f"NLL {row['nll']:.4f}{told} nats per token")
     if row["seeds"] > 1:
         sentences.append(f"mean and spread of {row['seeds']} seeds")
     if row["tokens"]:

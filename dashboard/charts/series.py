@@ -13,6 +13,7 @@ from engine.stats.uncertainty import student_t
 from engine.studies import estimate_words
 
 ORDER_TITLES = estimate_words.ORDER_TITLES
+FEW = 5  # blocks
 
 
 def points(
@@ -22,10 +23,11 @@ def points(
     A selector with several seeds is averaged in NLL; its error, and its bar, is then the sample standard deviation over
     the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier versions over
     windows), and half of the 95% interval from it.
-    Columns: selector, order, rate, nll, error and bar (nats, null if unknown), window_error (the standard error over
-    windows, its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is
-    destroyed (`engine.stats.limits`), beyond which nothing is better or worse; destroyed: is it above that. Where the
-    frame does not know the limit, nothing is destroyed."""
+    Columns: selector, order, rate, nll, error, interval (what a bar would show) and bar (nats, null if unknown; bar
+    also where it rests on fewer than `FEW` blocks, which make long bars of what all selectors share, the text),
+    window_error (the standard error over windows, its mean over seeds), seeds, rows_removed, tokens, printed, plateau,
+    counted: nll up to where the model is destroyed (`engine.stats.limits`), beyond which nothing is better or worse;
+    destroyed: is it above that. Where the frame does not know the limit, nothing is destroyed."""
     low, high = rates
     lacking = {"saturated_above": pl.Float64, "blocks": pl.Int64}
     frame = frame.with_columns(pl.lit(None, t).alias(name) for name, t in lacking.items() if name not in frame.columns)
@@ -37,12 +39,14 @@ def points(
         pl.col("rate").is_between(low - 1e-9, high + 1e-9),
     )
     spread = pl.when(pl.len() > 1).then(pl.col("nll").std()).otherwise(pl.col("nll_stderr").first())
+    interval, few = spread_or_interval(spread, pl.col("blocks")), (pl.len() == 1) & (pl.col("blocks").first() < FEW)
     return (
         chosen.group_by("selector", "order", "rate", maintain_order=True)
         .agg(
             pl.col("nll").mean(),
             spread.alias("error"),
-            spread_or_interval(spread, pl.col("blocks")).alias("bar"),
+            interval.alias("interval"),
+            pl.when(~few.fill_null(False)).then(interval).alias("bar"),
             pl.col("nll_stderr").mean().alias("window_error"),
             pl.len().alias("seeds"),
             pl.col("rows_removed", "tokens", "printed").first(),

@@ -176,8 +176,9 @@ def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     lrp = results.read_run(tmp_path / "run").frame.filter(pl.col("selector") == "lrp", pl.col("rate") == 0.5)
     for blocks in (2, 3, 40):
         over_blocks = lrp.with_columns(blocks=pl.lit(blocks))
-        bar = series.points(over_blocks, "made-up-1B", ["lrp"], ["lerf"], (0.5, 0.5))["bar"].item()
-        assert bar == pytest.approx(0.05 * scipy.stats.t.ppf(0.975, blocks - 1))
+        point = series.points(over_blocks, "made-up-1B", ["lrp"], ["lerf"], (0.5, 0.5)).row(0, named=True)
+        assert point["interval"] == pytest.approx(0.05 * scipy.stats.t.ppf(0.975, blocks - 1))
+        assert point["bar"] == (point["interval"] if blocks >= 5 else None)
     assert single["rows_removed"] == 500
     pair = results.read_run(tmp_path / "run").frame.filter(selector="random", order="lerf", rate=0.5).head(2)
     two = series.points(pair, "made-up-1B", ["random"], ["lerf"], (0.5, 0.5))

@@ -291,13 +291,18 @@ def _notes(drawn: Drawn) -> list[str]:
     limit = drawn.curves.saturated_above
     if limit is not None and any(value is not None and value > limit for value in points["nll"]):
         notes.append(DESTROYED_NOTE)
-    if points["seeds"].max() not in (None, 1):
+    several = points["seeds"].max() not in (None, 1)
+    if several:
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation, or a thin line for each seed where "
-            f"only some destroy the model; other error bars are 95% intervals over {drawn.curves.errors}. {_PAIRED}"
+            "only some destroy the model."
         )
-    elif points["error"].null_count() < points.height:
-        notes.append(f"Error bars: 95% intervals over {drawn.curves.errors}. {_PAIRED}")
+    if points["interval"].null_count() < points.height:
+        few = points.filter(seeds=1)["bar"].null_count() > points.filter(seeds=1)["interval"].null_count()
+        bars = f"{'Other error' if several else 'Error'} bars: 95% intervals over {drawn.curves.errors}."
+        if few:
+            bars = f"A point's hover has its 95% interval over {drawn.curves.errors}, too few for bars that help."
+        notes.append(f"{bars} {_PAIRED}")
     return notes
 
 
