@@ -243,7 +243,7 @@ def quadrant(
     figure.update_yaxes(title={"text": title}, range=[low, high], zeroline=False, tickformat=ticks)
     name = "Spearman" if "spearman" in stable else "Jaccard"
     compared = "other text" if stable.startswith("draw_") else "less text (nested)"
-    axis = {"text": f"same rows from {compared} → ({name}, stable from {stable_from:g})"}
+    axis = {"text": f"same rows from {compared} → ({name} ≥ {stable_from:g})"}
     figure.update_xaxes(title=axis, range=[left, right], zeroline=False)
     below = ["bars: 95% intervals over draws of text; hollow: stability not decided"] * bool(of_drawn)
     if known and (drawn[column].abs() < 1e-9).any():  # both harms count up to there

@@ -103,7 +103,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     assert not bars["LRP"].visible
     by_spearman = believed.quadrant(verdicts, "spearman", 0.95, Thresholds())
     for figure, stable in ((by_gap, "Jaccard"), (by_spearman, "Spearman")):
-        assert f"less text (nested) → ({stable}, stable from " in figure.layout.xaxis.title.text
+        assert f"less text (nested) → ({stable} ≥ " in figure.layout.xaxis.title.text
 
 
 def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():

@@ -100,7 +100,7 @@ def test_disjoint_draws_stand_beside_nested_sizes(audit):
     unread = pl.read_parquet(audit / "verdicts.parquet").filter(stability="not applicable")["selector"].to_list()
     silent = f"Not drawn, as they read no text: {', '.join(map(palette.title, unread))}."
     assert any(silent in one.value for one in app.caption) == bool(unread)
-    assert quadrant["layout"]["xaxis"]["title"]["text"] == "same rows from other text → (Jaccard, stable from 0.8)"
+    assert quadrant["layout"]["xaxis"]["title"]["text"] == "same rows from other text → (Jaccard ≥ 0.8)"
 
 
 def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
