@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dashboard.charts import palette
 
 LEAST_PLOT_PX, LEAST_STAGE_PX = 280, 400  # height of a plot, on stage in a window of 1280x800; names keep apart at it
-PALE, BACK = 0.35, 0.45  # opacity of lines that stand back: without a name here, with one in lighter type
+PALE, BACK = 0.35, 0.55  # opacity of lines that stand back: without a name here, with one in lighter type
 MOST_LETTERS = 20  # a longer name stays in the legend, or it would take the plot's room
 _LARGE_PX = 18  # type from this size on is read at the contrast that colours of lines have
 _LETTER = 0.58  # mean width of a letter, as a share of the type's size

@@ -56,7 +56,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, of: str, *, mean_alone: 
         by_name = {row["selector"]: row for row in rows.iter_rows(named=True)}
         marks = [(place, by_name[name]) for place, name in enumerate(order) if name in by_name]
         drawn_at += [({**_PLAIN, **one}, where) for one in (*_beside(marks, kind), _after(marks, kind, chosen))]
-    edited = "edited, in its selector's mark" + "; large: the one shown below" * bool(chosen and not mean_alone)
+    edited = "edited (coloured)" + "; large: the one shown below" * bool(chosen and not mean_alone)
     keys = [("unedited", "circle-open", palette.BEFORE), (edited, "square", palette.REFERENCE)]
     if f"control_{kind}" in points and points[f"control_{kind}"].drop_nulls().len():
         keys.append(("random rows of its layers, mean", "x-thin", palette.REFERENCE))
@@ -120,7 +120,7 @@ def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> dict[str, An
         "hovertemplate": "%{customdata[1]}<extra></extra>",
         "error_x": axes.intervals(after, thickness=1.5, colour=palette.REFERENCE),
         "marker": {
-            "symbol": [look.symbol for look in looks], "color": [look.colour for look in looks],
+            "symbol": [look.symbol for look in looks], "color": [look.colour for look in looks], "opacity": 1.0,
             "size": [_CHOSEN_PX if chosen and name == chosen else 12 for name in ids],
             "line": {"width": [3 if chosen and name == chosen else 0 for name in ids], "color": palette.REFERENCE},
         },

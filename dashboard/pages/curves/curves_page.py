@@ -21,7 +21,7 @@ from engine.stats.blocks import has_blocks
 from engine.stats.limits import BASELINE
 from engine.studies.estimate_words import units_in_words
 
-LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
+LINE = "Rows called unimportant go first (LeRF): low is good. Those called important go first (MoRF): high is good."
 MEASURES, PARTS = "Measures", "Parts"
 CURVES, GAP, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Models", "Differences")
 DESTROYED_NOTE = (

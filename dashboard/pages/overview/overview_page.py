@@ -222,7 +222,7 @@ def _verdicts(picked: sources.Source, *, sentence: bool) -> None:
     verdicts = picked.table("verdicts") if picked.has("verdicts") else None
     if sentence:
         sentences = [overview.budget_finding(picked.table("budget"))] if picked.has("budget") else []
-        sentences += [] if verdicts is None else [verdict_chips.answer(verdicts)]
+        sentences += [] if verdicts is None or stage.on() else [verdict_chips.answer(verdicts)]
         if sentences:
             layout.finding(". ".join(sentences))
     if stage.on():  # the race has the screen

@@ -76,7 +76,7 @@ def _points_drawn(
     def figure(chosen: str) -> tuple[go.Figure, str]:
         sentence, of = refusal_findings.installed(shown_rows, kind)
         model = html.escape(formats.model_title(source.model))
-        where = f" ({model}, built for this)" if source.kind == SHIPPED else ""
+        where = f" ({model}, a model trained for this)" if source.kind == SHIPPED else ""
         of = of if where else f"model: {model}; {of}"
         return refusal_edits.edits(shown_rows, kind, chosen, of, mean_alone=stage.on()), sentence + where
 

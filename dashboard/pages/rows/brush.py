@@ -54,7 +54,7 @@ def show(found: Scored, ticked: Mask) -> DeltaGenerator:
     layout.section(TITLE)
     st.multiselect(
         "Chosen cells", names, key=BRUSHED, bind="query-params",
-        placeholder="drag over cells of the map with Several on, or choose them here",
+        placeholder="drag over the map with Several on, or choose here",
         help="All rows of these cells are zeroed together. Without any, the ticked rows are.",
     )  # fmt: skip
     rows, what = chosen(found, ticked)

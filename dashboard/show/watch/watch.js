@@ -297,9 +297,10 @@ class Stage {
     on(this.slider, "input", () => this.jump(Number(this.slider.value) / 1000));
     on(this.slider, "keydown", (event) => this.key(event));
     on(this.prompt, "change", () => this.go(this.rate));
-    const [a, b = a] = this.lanes; // it opens where one side's perplexity is more than twice the other's
-    const apart = (rate) => Math.abs(natsAt(a.curve, rate) - natsAt(b.curve, rate)) > Math.LN2;
-    this.go(this.opened ? (this.measured.find(apart) ?? 0) : before.rate);
+    const [a, b = a] = this.lanes; // it opens where only one side's perplexity has doubled, as late as that is so
+    const grown = (lane, rate) => natsAt(lane.curve, rate) - natsAt(lane.curve, 0) > Math.LN2;
+    const apart = (rate) => grown(a, rate) !== grown(b, rate);
+    this.go(this.opened ? (this.measured.findLast(apart) ?? 0) : before.rate);
     this.tell();
   }
 
