@@ -177,6 +177,7 @@ def cells(
         columns = list(group)
         line = {"x0": columns[0] - 0.47, "x1": columns[-1] + 0.47, "y0": 1, "y1": 1, "yref": "paper", "type": "line"}
         label = {"text": SUBLAYER_TITLES.get(name, str(name)), "yanchor": "bottom", "font": grey}
+        label |= {"textposition": "start", "xanchor": "left"}  # on a phone the figure's buttons are at the other end
         frames.append(line | {"label": label, "line": grey | {"width": 2}})
     figure.update_layout(hoverdistance=REACH_PX, shapes=frames)
     if kind == "share":  # below, or a phone's columns would be too narrow for their names
