@@ -213,7 +213,7 @@ def test_an_intervention_and_a_measure(
         [line] = figure["data"]
         expected = others.filter(order=order).sort("rate")
         assert line["y"] == pytest.approx(expected["value"].to_list())
-        assert line["error_y"]["array"] == pytest.approx(expected["stderr"].to_list())
+        assert line["error_y"]["array"] == pytest.approx((1.959964 * expected["stderr"]).to_list())
         assert figure["layout"]["yaxis"]["title"]["text"] == "entropy, nats"
 
 

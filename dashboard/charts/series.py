@@ -39,7 +39,7 @@ def points(
         pl.col("rate").is_between(low - 1e-9, high + 1e-9),
     )
     spread = pl.when(pl.len() > 1).then(pl.col("nll").std()).otherwise(pl.col("nll_stderr").first())
-    interval, few = spread_or_interval(spread, pl.col("blocks")), (pl.len() == 1) & (pl.col("blocks").first() < FEW)
+    interval, few = spread_or_interval(spread, frame["blocks"]), (pl.len() == 1) & (pl.col("blocks").first() < FEW)
     return (
         chosen.group_by("selector", "order", "rate", maintain_order=True)
         .agg(
@@ -58,11 +58,14 @@ def points(
     )
 
 
-def spread_or_interval(error: pl.Expr, units: pl.Expr) -> pl.Expr:
+def spread_or_interval(error: pl.Expr, blocks: pl.Series | None = None) -> pl.Expr:
     """Of a group of seeds: what error bars show. Of several the error, their spread; of one half of the 95% interval,
-    Student's t with units - 1 degrees of freedom, the normal one where `units` is null."""
-    degrees = (units.first() - 1).clip(lower_bound=1)
-    t = degrees.map_elements(student_t, return_dtype=pl.Float64).fill_null(student_t(math.inf))
+    by Student's t with blocks - 1 degrees of freedom, the normal quantile where they are not known. blocks: of all
+    groups, the column `blocks`."""
+    known = () if blocks is None else blocks.drop_nulls().unique()
+    t, quantiles = pl.lit(student_t(math.inf)), {count: student_t(max(count - 1, 1)) for count in known}
+    if quantiles:
+        t = pl.col("blocks").first().replace_strict(quantiles, default=t, return_dtype=pl.Float64)
     return pl.when(pl.len() > 1).then(error).otherwise(error * t)
 
 

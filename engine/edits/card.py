@@ -100,15 +100,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Json:
 
 
 def model_card(
-    checkpoint: Checkpoint,
-    edit: Edit,
-    rows: RowIndex,
-    exported_hash: str,
-    effect: Effect,
-    record: CardRecord | None,
-    *,
-    files: str,
-) -> str:
+    checkpoint: Checkpoint, edit: Edit, rows: RowIndex, exported_hash: str, effect: Effect, record: CardRecord | None,
+    *, files: str,
+) -> str:  # fmt: skip
     """README.md of the exported folder: YAML front matter and Markdown, by the template `card.md.jinja`. files: hashes
     of the other files of the folder (`card_claims.file_hashes`)."""
     known = record.values if record else {}

@@ -78,6 +78,7 @@ def test_readme_says_what_the_verdicts_rest_on() -> None:
     verdicts = {row["selector"]: row for row in read_table(RESULTS, "verdicts").iter_rows(named=True)}
     by_word = {word: [name for name, row in verdicts.items() if row["validity"] == word] for word in VALIDITY}
     assert by_word["faithful"] == []
+    assert sorted(read_table(RESULTS, "protocols_claims")["claim_verdict"].value_counts()["count"]) == [1, 3, 4, 20]
     assert by_word["sufficient"] == ["fisher"]
     assert by_word["partly"] == ["ig", "consensus2"]
     assert f"gone it does {verdicts['fisher']['damage']:.0%} of the harm of random rows" in text

@@ -372,7 +372,7 @@ def _measures(picked: sources.Source, points: pl.DataFrame, orders: Sequence[str
     unit = str(of_measure["unit"][0])
     # Of several seeds the mean; the error is then their standard deviation.
     spread = pl.when(pl.len() > 1).then(pl.col("value").std()).otherwise(pl.col("stderr").first())
-    bar = series.spread_or_interval(spread, pl.lit(None, pl.Int64))
+    bar = series.spread_or_interval(spread)
     means = shown.group_by("order", "selector", "rate", maintain_order=True).agg(
         pl.col("value").mean(), bar.alias("error"), pl.col("rows_removed").first()
     )

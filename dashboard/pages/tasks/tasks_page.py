@@ -99,7 +99,7 @@ def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
     return table.group_by("selector", "rate", maintain_order=True).agg(
         pl.col("accuracy").mean(),
         spread.alias("error"),
-        series.spread_or_interval(spread, pl.lit(None, pl.Int64)).alias("bar"),
+        series.spread_or_interval(spread).alias("bar"),
         pl.col("stderr").mean().alias("item_error"),
         pl.len().alias("seeds"),
         pl.col("chance", "items", "rows_removed").first(),

@@ -48,7 +48,7 @@ def test_tables_have_the_agreed_columns(audit_and_tables) -> None:
     # per rate and order: 5 rankings, 2 x 2 layer-matched, 3 nulls, 3 smaller ones with 5 references each
     assert table.height == 2 * 2 * (5 + 4 + 3 + 3 * (1 + 5))
     done = [step[1] for step in seen if step[0] == "cells"]
-    assert done == list(range(len(done)))  # equal masks are one cell
+    assert done == sorted(set(done))  # equal masks are one cell
     assert table.height / 2 < done[-1] == seen[-1][2] <= table.height
     assert not table.filter(pl.col("perplexity") != pl.col("nll").exp()).height
 
