@@ -23,14 +23,10 @@ def skeleton(config: Any) -> Any:
 
 def gated(config_class: str, hidden: int, ffn: int, blocks: int, heads: int, kv_heads: int, head_dim: int) -> Any:
     return getattr(transformers, config_class)(
-        hidden_size=hidden,
-        intermediate_size=ffn,
-        num_hidden_layers=blocks,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        head_dim=head_dim,
+        hidden_size=hidden, intermediate_size=ffn, num_hidden_layers=blocks, num_attention_heads=heads,
+        num_key_value_heads=kv_heads, head_dim=head_dim,
         vocab_size=1024,  # embeddings and head have no rows in the index
-    )
+    )  # fmt: skip
 
 
 GEMMA_3_12B = (3840, 15360, 48, 16, 8, 256)

@@ -34,13 +34,9 @@ def audit(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path):
     other.write_text(tiny_models.text(documents=60, seed=5).replace("t", "z"), encoding="utf-8")
     with Store(tmp_path / "store") as store:
         yield tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": SELECTORS},
-            domain_corpus=str(other),
+            tiny_llama, tiny_text, store, scoring={"selectors": SELECTORS}, domain_corpus=str(other),
             domain_rates=(0.2, 0.3),
-        )
+        )  # fmt: skip
 
 
 @pytest.mark.long

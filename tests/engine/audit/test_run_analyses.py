@@ -56,6 +56,11 @@ def audit(loaded, text, store, **more):
     return tiny_audit(loaded, text, store, scoring=scoring, **{**SMALL, **more})
 
 
+def elsewhere(folder):
+    return {"domain_corpus": str(folder / "other.txt"), "domain_draws": 2, "domain_rates": (0.3,),
+            "downstream_tasks": str(folder / "tasks"), "downstream_rates": (0.0, 0.3)}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def whole(tiny_llama, tiny_text, tmp_path_factory):
     """A folder with the store and the tables of one run of everything."""
@@ -65,10 +70,8 @@ def whole(tiny_llama, tiny_text, tmp_path_factory):
     (folder / "tasks").mkdir()
     items = [{"query": f"the {n} sat", "choices": ["cat", "mat"], "gold": n % 2} for n in range(6)]
     (folder / "tasks" / "own.jsonl").write_text("\n".join(map(json.dumps, items)), encoding="utf-8")
-    elsewhere = {"domain_corpus": str(folder / "other.txt"), "domain_draws": 2, "domain_rates": (0.3,),
-                 "downstream_tasks": str(folder / "tasks"), "downstream_rates": (0.0, 0.3)}  # fmt: skip
     with Store(folder / "store") as store, reads_of(*PLANS) as reads:
-        report = run(audit(tiny_llama, tiny_text, store, **elsewhere), ANALYSES.names(), folder / "out")
+        report = run(audit(tiny_llama, tiny_text, store, **elsewhere(folder)), ANALYSES.names(), folder / "out")
     assert {one.path[-1] for one in offered} - reads == SOMETIMES
     assert set(report["done"]) == {"scores", *ANALYSES.names()}
     assert report["skipped"] == {}
@@ -77,8 +80,8 @@ def whole(tiny_llama, tiny_text, tmp_path_factory):
 
 @pytest.mark.long
 def test_every_table_is_written_with_its_provenance(tiny_llama, whole):
-    elsewhere = {f"domain{end}" for end in ("", "_draws", "_evaluation")} | {"downstream", "downstream_tasks"}
-    assert set(table_names(whole / "out")) == TABLES | elsewhere | {"downstream_pairs"}
+    further = {"domain", "domain_draws", "domain_evaluation", "downstream", "downstream_tasks", "downstream_pairs"}
+    assert set(table_names(whole / "out")) == TABLES | further
     manifest = read_manifest(whole / "out")
     made_from = manifest["files"]["claims.parquet"]["spec"]["made_from"]
     assert made_from["verdicts.parquet"] == manifest["files"]["verdicts.parquet"]["sha256"]
@@ -124,7 +127,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, whol
             with monkeypatch.context() as patched:
                 seen = count_edits(patched, fail_after=expected // 3)
                 try:
-                    run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
+                    run(audit(tiny_llama, tiny_text, store, **elsewhere(whole)), ANALYSES.names(), tmp_path / "out")
                     break
                 except KeyboardInterrupt:
                     stops += 1
@@ -132,7 +135,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, whol
                     evaluated += len(seen)
         assert stops >= 2
         seen = count_edits(monkeypatch, fail_after=0)  # everything is known now: evaluating anything would stop
-        run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "again")
+        run(audit(tiny_llama, tiny_text, store, **elsewhere(whole)), ANALYSES.names(), tmp_path / "again")
     assert evaluated == expected
     assert not seen
     for stem in TABLES:
