@@ -15,6 +15,7 @@ from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.matrix import matrix
 from engine.stats.limits import Thresholds
+from engine.studies.verdict.judged_selectors import SMALL_GAP
 
 Row = dict[str, Any]
 UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
@@ -210,11 +211,12 @@ def quadrant(
         least, most = ends.get(row["selector"], (row[stable], row[stable]))
         hollow = least < stable_from <= most
         partly = row["validity"] == "partly" and row[column] >= goal
+        why = ": gap too small" if SMALL_GAP in (row.get("reasons") or "") else ": in part"
         near = abs(row[stable] - stable_from) < _NEAR * (right - left)  # names stand beside the line of the limit
         side = "center" if not near else "right" if row[stable] >= stable_from else "left"
         figure.add_scatter(
             x=[row[stable]], y=[row[column]], mode="markers+text", name=look.title,
-            text=[look.title + (": gap too small" if "too small" in str(row.get("reasons")) else ": in part") * partly],
+            text=[look.title + why * partly],
             textposition=f"{'top' if above[row['selector']] else 'bottom'} {side}", showlegend=False,
             textfont={"color": palette.REFERENCE},
             error_x=axes.intervals([(row[stable], *ends.get(row["selector"], (None, None)))], colour=look.colour),

@@ -159,9 +159,8 @@ def _hover(row: dict[str, Any]) -> str:
         sentences[0] += f" = {row['rows_removed']:,} rows"
     published = f" (printed {row['printed']})" if row["printed"] else ""
     sentences.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
-    half = row.get("interval", row["bar"])
-    told = "" if half is None else f" ± {half:.4f}"
-    sentences.append(f"NLL {row['nll']:.4f}{told} nats per token")
+    half = "" if row["interval"] is None else f" ± {row['interval']:.4f}"
+    sentences.append(f"NLL {row['nll']:.4f}{half} nats per token")
     if row["seeds"] > 1:
         sentences.append(f"mean and spread of {row['seeds']} seeds")
     if row["tokens"]:

@@ -31,8 +31,8 @@ def at_rate(
         for row in at[title].iter_rows(named=True):
             look, share, need = palette.style(row["selector"]), row["accuracy"], row["need"]
             ends = (None, None) if need is None else (max(share - need, 0.0), min(share + need, 1.0))
-            told = hover({**row, "bar": need})
-            dot = Dot(order.index(row["selector"]), share, f"<b>{look.title}</b><br>{told}", *ends)
+            text = f"<b>{look.title}</b><br>{hover({**row, 'bar': need})}"
+            dot = Dot(order.index(row["selector"]), share, text, *ends)
             over = row["chance"] is None or share - (need or 0.0) > row["chance"]
             symbol = look.symbol + "-open" * (not over)
             dots.add(figure, look.title, [dot], look.colour, symbol, size=12, legend=False, where=where)

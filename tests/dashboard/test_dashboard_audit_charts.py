@@ -13,6 +13,7 @@ from dashboard.pages.learn import steps as lesson_answers
 from dashboard.pages.rows import scored
 from dashboard.state import results
 from engine.stats.limits import Thresholds
+from engine.studies.verdict.judged_selectors import SMALL_GAP
 
 LN10 = math.log(10)
 
@@ -81,7 +82,7 @@ def test_quadrants_shade_what_is_stable_and_invalid(known):
     assert (shade.y1, goal.y0) == pytest.approx((0.2, 0.5) if known else (1.0, 1.0))  # between them: in part
     if known:
         assert points["LRP"][1] == pytest.approx(1 - verdicts.filter(selector="lrp")["damage"].item())
-        for why, word in (("too small at some rates", ": gap too small"), ("", ": in part")):
+        for why, word in ((SMALL_GAP, ": gap too small"), (None, ": in part"), ("errors: too small", ": in part")):
             part = verdicts.with_columns(validity=pl.lit("partly"), reasons=pl.lit(why))
             for trace in believed.quadrant(part, "jaccard", 0.8, Thresholds()).data:
                 assert trace.text[0] == trace.name + word * (trace.y[0] >= 0.5)

@@ -132,7 +132,7 @@ def test_who_destroys_the_model_stands_back_and_who_always_does_shares_a_name():
         frame = pl.DataFrame(cells, schema=["selector", "rate", "nll"], orient="row")
         frame = frame.with_columns(
             pl.lit(order).alias("order"), pl.lit(None, pl.Float64).alias("bar"), destroyed=pl.col("nll") > 5, seeds=1,
-            rows_removed=None, tokens=None, plateau=False, printed=None,
+            interval=None, rows_removed=None, tokens=None, plateau=False, printed=None,
         )  # fmt: skip
         return curve_chart.curves(frame, order, baseline=1.0, saturated=5.0)
 
@@ -157,7 +157,7 @@ def test_few_small_rates_have_the_same_room_each_and_keep_their_values():
     def figure(rates):
         frame = pl.DataFrame({"rate": rates}).with_columns(
             pl.lit("lrp").alias("selector"), pl.lit("lerf").alias("order"), pl.lit(2.0).alias("nll"), seeds=1,
-            bar=None, rows_removed=None, tokens=None, plateau=False, printed=None, destroyed=False,
+            bar=None, interval=None, rows_removed=None, tokens=None, plateau=False, printed=None, destroyed=False,
         )  # fmt: skip
         return curve_chart.curves(frame, "lerf", baseline=1.0)
 

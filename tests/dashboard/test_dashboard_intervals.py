@@ -356,7 +356,7 @@ def lines_of(kind: str) -> Drawn:
 def perplexity_curve() -> Drawn:
     rows = [("lrp", 0.1, 2.0, 0.1), ("lrp", 0.3, 2.5, 0.25), ("lrp", 0.5, 3.0, None), ("lrp", 0.7, math.inf, 0.1)]
     frame = pl.DataFrame(rows, schema=["selector", "rate", "nll", "bar"], orient="row").with_columns(
-        rows_removed=5, printed=pl.lit(None, pl.String), seeds=1, tokens=9, plateau=False
+        interval="bar", rows_removed=5, printed=pl.lit(None, pl.String), seeds=1, tokens=9, plateau=False
     )
     lesson = learn.curves(frame.with_columns(order=pl.lit("lerf")), "lrp", ["lerf"], 1.5, 0.3, (4,))
     assert levels(lesson) == [("x", 0.3), *(("y", pytest.approx((1.5 + math.log(factor)) / LN10)) for factor in (1, 4))]

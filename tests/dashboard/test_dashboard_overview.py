@@ -14,6 +14,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdict
 import precomputed
 from dashboard.charts import formats, overview, palette, verdict_chips
 from dashboard.pages.overview import overview_page
+from dashboard.show import menu
 from dashboard.show.layout import NOT_DRAWN
 from dashboard.state import results
 from engine.records.errors import InputError
@@ -176,6 +177,8 @@ def test_the_chips_say_what_the_tables_say():
     assert [one.selector for one in verdict_chips.lines(table, moves) if one.faithful] == ["lrp"]
     colours = {chip.sign: chip.colour for line in verdict_chips.lines(table, moves) for chip in line.chips}
     assert colours == {"✓": "green", "~": "orange", "✗": "red", "–": "gray"}
+    on_a_phone = re.findall(r'named-chips-.*::before { content: "(.+?)"', menu.STYLE)  # by their order alone
+    assert tuple(on_a_phone) == verdict_chips.QUESTIONS
     without = verdict_chips.lines(table, None)
     assert {len(line.chips) for line in without} == {2}
     for specific, word in (

@@ -64,7 +64,8 @@ def _numbers(
             better: Literal["normal", "inverse"] = "normal" if kind == "malign" else "inverse"
             asked = f"{held['pairs'] or 'some'} held-out" if held else cell[f"{kind}_n"] or "an unknown number of"
             st.metric(
-                name, refusals.percent(now[0]), delta=None if change is None else f"{change:+.1f} points",
+                name + ", held out" * bool(held), refusals.percent(now[0]),
+                delta=None if change is None else f"{change:+.1f} points",
                 delta_color="off" if change == 0 else better, delta_arrow="off" if change == 0 else "auto",
                 help=f"{refusals.percent(*now)} of {asked} prompts, Wilson's 95% interval",
             )  # fmt: skip

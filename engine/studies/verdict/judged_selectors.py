@@ -27,6 +27,7 @@ class Finding(NamedTuple):
 
 
 FAITHFUL = "faithful"
+SMALL_GAP = "too small at some rates"  # what a reason says of a log gap that keeps a selector from being sufficient
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
 BUDGETS = ("budget", "budget_low", "budget_high", "morf_budget")
 
@@ -269,7 +270,7 @@ def _sufficient_finding(
         f"it does {damage:.1%} of the damage of random removal"
         + ("" if small else f", more than {limits.faithful_damage:.0%}"),
         f"the log gap {at} is {counted}, "
-        + (f"too small at some rates ({some_rates})" if too_small else "and large enough at every rate"),
+        + (f"{SMALL_GAP} ({some_rates})" if too_small else "and large enough at every rate"),
     )
     return Finding(SUFFICIENT if small and not too_small else "partly", numbers, reasons)
 

@@ -23,13 +23,9 @@ def test_tables_against_sets_and_scipy(tiny_llama: LoadedModel, tiny_text: Path,
     progress: list[tuple[str, int, int]] = []
     with Store(tmp_path) as store:
         audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": SELECTORS, "seeds": (7, 8)},
-            agreement_rates=RATES,
+            tiny_llama, tiny_text, store, scoring={"selectors": SELECTORS, "seeds": (7, 8)}, agreement_rates=RATES,
             progress=lambda *step: progress.append(step),
-        )
+        )  # fmt: skip
         tables = agreement(audit)
         scores = {name: np.atleast_2d(values).tolist() for name, values in audit.scores.items()}
     assert [step for step in progress if step[0] == "agreement"][-1] == ("agreement", 5, 5)

@@ -29,14 +29,9 @@ def audit_and_tables(
     seen: list[tuple[str, int, int]] = []
     with Store(tmp_path_factory.mktemp("store")) as store:
         audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": FIVE, "seeds": (42, 43)},
-            progress=lambda *step: seen.append(step),
-            control_rates=(0.1, 0.3),
-            null_seeds=(0, 1, 2),
-        )
+            tiny_llama, tiny_text, store, scoring={"selectors": FIVE, "seeds": (42, 43)}, progress=lambda *step:
+            seen.append(step), control_rates=(0.1, 0.3), null_seeds=(0, 1, 2),
+        )  # fmt: skip
         yield audit, controls(audit), seen
 
 

@@ -41,15 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def audit_of(loaded: LoadedModel, text: Path, folder: Path, store: Store, **more: Any) -> AuditInputs:
     return tiny_audit(
-        loaded,
-        text,
-        store,
-        scoring={"selectors": SELECTORS, "seeds": (7, 8), "batch_size": 6},
-        downstream_rates=RATES,
-        downstream_tasks=str(folder),
-        downstream_items=15,
-        **more,
-    )
+        loaded, text, store, scoring={"selectors": SELECTORS, "seeds": (7, 8), "batch_size": 6}, downstream_rates=RATES,
+        downstream_tasks=str(folder), downstream_items=15, **more,
+    )  # fmt: skip
 
 
 def test_every_selector_seed_rate_and_task(

@@ -69,13 +69,9 @@ def test_dangerous_groups_by_hand(tiny_llama: LoadedModel, tiny_text: Path, tmp_
     rate, factor = 0.4, 1.02  # low enough for some groups of a random model to be dangerous, not all
     with Store(tmp_path) as store:
         audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": ("random", "magnitude", "wanda"), "seeds": (43, 42)},
-            dangerous_rate=rate,
-            dangerous_factor=factor,
-        )
+            tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude", "wanda"), "seeds": (43, 42)},
+            dangerous_rate=rate, dangerous_factor=factor,
+        )  # fmt: skip
         tables = dangerous(audit)
         scores = {name: np.atleast_2d(values)[0].tolist() for name, values in audit.scores.items()}
         text = audit.evaluation

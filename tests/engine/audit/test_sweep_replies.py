@@ -19,13 +19,9 @@ ASKED = ("Where is it?", "Why?")
 def test_replies_are_those_of_the_zeroed_weights(tiny_llama, tiny_text, tmp_path):
     with Store(tmp_path) as store:
         audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": ("random", "magnitude"), "seeds": (42, 43)},
-            sweep_rates=(0.3, 0.0),
-            replies=RepliesPlan(replies_prompts=ASKED, replies_tokens=6),
-        )
+            tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude"), "seeds": (42, 43)},
+            sweep_rates=(0.3, 0.0), replies=RepliesPlan(replies_prompts=ASKED, replies_tokens=6),
+        )  # fmt: skip
         table = conduct(SweepReplies(), audit, LocalRunner(store))["sweep_replies"]
     assert table.height == 2 * 2 * 2 * 2
     assert set(table.filter(selector="random")["seed"]) == {42}
