@@ -15,6 +15,7 @@ from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.charts.matrix import matrix
 from engine.stats.limits import Thresholds
+from engine.studies.protocols.protocol_claims import ALL, OVERTURNED, UNDECIDED, flip_rate
 from engine.studies.verdict.judged_selectors import SMALL_GAP
 
 Row = dict[str, Any]
@@ -178,11 +179,16 @@ def order_matrix(claims: pl.DataFrame, heading: str) -> go.Figure:
 
 
 def protocol_heading(claims: pl.DataFrame) -> str:
-    of, counts = claims.height, dict(claims["claim_verdict"].value_counts().iter_rows())
-    every, overturned = counts.get("all", 0), counts.get("overturned", 0)
+    """The flip rate of the table `protocols_claims`, and what it counts."""
+    if (rate := flip_rate(claims)) is None:
+        return "No protocol tells two scores apart"
+    surely, perhaps = (f"{share:.0%}" for share in rate)
+    counts = dict(claims["claim_verdict"].value_counts().iter_rows())
+    every, turned, undecided = (counts.get(word, 0) for word in (ALL, OVERTURNED, UNDECIDED))
     return (
-        f"{every} of {of} orders {'holds' if every == 1 else 'hold'} under every protocol; {overturned} "
-        f"{'turns' if overturned == 1 else 'turn'} around under some"
+        f"Flip rate {surely}{f', perhaps {perhaps}' * (perhaps != surely)}: {turned} of {claims.height - undecided} "
+        f"orders of scores {'turns' if turned == 1 else 'turn'} around under some protocol, {every or 'none'} "
+        f"{'hold' if every > 1 else 'holds'} under all"
     )
 
 

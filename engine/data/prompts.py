@@ -50,13 +50,9 @@ def user_turns(prompt: Prompt) -> tuple[str, ...]:
 
 
 def prompt_ids(
-    tokenizer: PreTrainedTokenizerBase,
-    prompt: Prompt,
-    reply: str | None = None,
-    *,
-    system: str = "",
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, reply: str | None = None, *, system: str = "",
     thinking: bool = False,
-) -> list[int]:
+) -> list[int]:  # fmt: skip
     """Token ids of one prompt up to where the reply begins, or, with `reply`, of the dialogue so far.
 
     With a chat template: system turn, if any, the prompt's turns and the generation prompt, tokenised by the template

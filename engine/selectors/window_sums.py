@@ -159,15 +159,10 @@ def checked_asks(asks: Iterable[tuple[str, str]]) -> tuple[Asked, ...]:
 
 
 def relevance_sums(
-    loaded: LoadedModel,
-    input_ids: Tensor,
-    asked: Sequence[Asked],
-    objective: Objective,
-    centre: Sequence[Tensor] | None = None,
-    skip_first: int = 0,
-    ends: Sequence[int] | None = None,
+    loaded: LoadedModel, input_ids: Tensor, asked: Sequence[Asked], objective: Objective,
+    centre: Sequence[Tensor] | None = None, skip_first: int = 0, ends: Sequence[int] | None = None,
     statistics: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Sums over a batch of windows, in one flat vector so that batches add up.
 
     input_ids [B, T]; asked: of one pass; centre: for relp, the mean output of every layer; ends: the sums over the

@@ -3,13 +3,16 @@
 import re
 from functools import partial
 
+import polars as pl
 import pytest
 from app_pages import above_figures, drawn_page, figures, warnings_of
 from made_up_audit import write_audit
 from synthetic import write_run
 
+from dashboard.charts import believed
 from dashboard.report.html_report import build
 from dashboard.state import results
+from engine.studies.protocols.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED
 
 
 @pytest.fixture
@@ -25,7 +28,14 @@ def test_the_order_of_selectors_and_what_overturns_it(folder):
     app = page()
     assert warnings_of(app) == []
     (order,) = figures(app)
-    assert above_figures(app) == ["1 of 10 orders holds under every protocol; 1 turns around under some"]
+    said = "Flip rate 50%: 1 of 2 orders of scores turns around under some protocol, 1 holds under all"
+    assert above_figures(app) == [said]
+    claims = pl.DataFrame({"claim_verdict": [OVERTURNED] * 2 + [CONTESTED, ALL, ALL] + [UNDECIDED] * 4})
+    assert believed.protocol_heading(claims) == (
+        "Flip rate 40%, perhaps 60%: 2 of 5 orders of scores turn around under some protocol, 2 hold under all"
+    )
+    nothing = claims.filter(claim_verdict=UNDECIDED)
+    assert believed.protocol_heading(nothing) == "No protocol tells two scores apart"
     names = order["layout"]["yaxis"]["ticktext"]
     shares = order["data"][0]["z"]
     lrp, ig, wanda = (names.index(name) for name in ("LRP", "IG", "Wanda"))
