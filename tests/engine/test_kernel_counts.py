@@ -73,15 +73,16 @@ def test_a_cell_has_hardly_more_kernels_than_a_plain_loop(loaded, rate, tmp_path
     counts = {}
     with Store(tmp_path / "store") as store:
         runner = LocalRunner(store)
-        runner.run([cell(1)])  # what is proven once for a model
-        for windows in (BATCH, 2 * BATCH):
+        runner.run([cell(2)])  # what is proven once for a model
+        for windows in (1, BATCH, 2 * BATCH):
             with Counting() as counts[windows]:
                 runner.run([cell(windows)])
     with Counting() as plain, torch.inference_mode():
         logits = loaded.model(input_ids=ids[:BATCH], use_cache=False).logits[:, :-1]
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:BATCH, 1:].flatten(), reduction="sum").item()
-    first, two = counts.values()
+    alone, first, two = counts.values()
     of_eight = first.kernels + 7 * (two.kernels - first.kernels)
-    assert of_eight <= 1.21 * 8 * plain.kernels
-    assert np.mean(two.softmax_rows) >= 500
+    assert of_eight <= 1.2 * 8 * plain.kernels
+    assert alone.kernels <= 1.5 * plain.kernels  # which are no more for 32 windows than for one
+    assert min(two.softmax_rows) >= LENGTH - 1
     assert two.waits <= 2  # passes: once in each transformers looks whether all positions are read
