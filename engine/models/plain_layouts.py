@@ -30,8 +30,9 @@ def plain_layout(config: Mapping[str, Any]) -> RowIndex | None:
         return None
     if (config.get("pad_token_id") or 0) >= config["vocab_size"]:
         return None
-    by_kind = {*(config.get("rope_parameters") or ())} == {*_KINDS}  # as Gemma 3 has it, and only Gemma 3
-    if by_kind != (config["model_type"] == "gemma3_text") or len(config.get("layer_types", range(blocks))) != blocks:
+    rotations, gemma3 = config.get("rope_parameters") or (), config["model_type"] == "gemma3_text"
+    by_kind = {*rotations} == {*_KINDS}  # as Gemma 3 has it, if anything, and only Gemma 3
+    if by_kind != (gemma3 and bool(rotations)) or len(config.get("layer_types", range(blocks))) != blocks:
         return None
     attention, kv = heads * head_dim, kv_heads * head_dim
     rows = (attention, kv, kv, hidden, intermediate, intermediate, hidden)
@@ -80,8 +81,8 @@ def _one_of(*values: str) -> Callable[[Any], bool]:
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "model_type": _one_of(*FAMILIES),
     "architectures": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    "transformers_version": lambda value: isinstance(value, str),
-    **dict.fromkeys((*_SIZES, "vocab_size", "max_position_embeddings", "head_dim"), _is_size),
+    **dict.fromkeys(("transformers_version", "_name_or_path", "_model_name_or_path"), lambda one: isinstance(one, str)),
+    **dict.fromkeys((*_SIZES, "vocab_size", "max_position_embeddings", "head_dim", "sliding_window_pattern"), _is_size),
     **dict.fromkeys(("max_window_layers", "pretraining_tp", "_sliding_window_pattern"), _is_size),
     "sliding_window": lambda value: value is None or _is_size(value),
     "hidden_act": _one_of("silu"),
@@ -93,14 +94,17 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
         ("rms_norm_eps", "initializer_range", "attention_dropout"), lambda one: type(one) is float and 0 <= one <= 1
     ),
     **dict.fromkeys(
-        ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window"),
+        ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window", "is_llama_config"),
         lambda value: isinstance(value, bool),
     ),
-    **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),
+    **dict.fromkeys(("use_mrope", "rope_interleaved"), lambda value: value is False),
+    "cache_implementation": _one_of("hybrid"),
+    "transformers.js_config": lambda value: isinstance(value, dict),
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "unk_token_id"), _is_token),
     "eos_token_id": lambda value: (
         _is_token(value) or (isinstance(value, list) and all(type(one) is int and one >= 0 for one in value))
     ),
-    "rope_theta": _is_base,
+    **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _is_base),
     **dict.fromkeys(("rope_parameters", "rope_scaling"), _is_rotation),
     "layer_types": lambda value: isinstance(value, list) and all(one in _KINDS for one in value),
     **dict.fromkeys(("dtype", "torch_dtype"), _one_of("float32", "bfloat16", "float16")),

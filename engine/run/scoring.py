@@ -149,13 +149,9 @@ def check_seed(seed: int | None, seeds: Sequence[int]) -> None:
 
 
 def score_model(
-    loaded: LoadedModel,
-    plan: ScorePlan,
-    *,
-    store: Store,
-    progress: Progress | None = None,
+    loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress: Progress | None = None,
     kept: KeptSums | None = None,
-) -> Scored:
+) -> Scored:  # fmt: skip
     """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
     kept: batches that scoring of other texts shares with this, as in `compute_scores`."""
     start_s = time.monotonic()

@@ -31,13 +31,12 @@ LLAMA_3 = {
 # Configurations as their makers published them, with their sizes made small.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "Llama 3.2": {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
-        "bos_token_id": 100, "eos_token_id": [101, 108], "head_dim": 16, "hidden_act": "silu", "hidden_size": 64,
-        "initializer_range": 0.02, "intermediate_size": 96, "max_position_embeddings": 131072, "mlp_bias": False,
-        "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2,
-        "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": LLAMA_3, "rope_theta": 500000.0,
-        "tie_word_embeddings": True, "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0",
-        "use_cache": True, "vocab_size": 128,
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 100,
+        "eos_token_id": [101, 108], "head_dim": 16, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02,
+        "intermediate_size": 96, "max_position_embeddings": 131072, "mlp_bias": False, "model_type": "llama",
+        "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05, "rope_scaling": LLAMA_3, "rope_theta": 500000.0, "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128,
     },
     "Mistral": {
         "architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
@@ -49,11 +48,11 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     },
     "Qwen 2.5": {
         "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 100, "eos_token_id": 100,
-        "hidden_act": "silu", "hidden_size": 56, "initializer_range": 0.02, "intermediate_size": 96,
+        "hidden_act": "silu", "hidden_size": 56, "initializer_range": 0.02, "intermediate_size": 96, "use_mrope": False,
         "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
         "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
-        "sliding_window": 32768, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-        "transformers_version": "4.40.1", "use_cache": True, "use_sliding_window": False, "vocab_size": 128,
+        "sliding_window": 32768, "tie_word_embeddings": True, "torch_dtype": "bfloat16", "use_cache": True,
+        "transformers_version": "4.40.1", "use_sliding_window": False, "vocab_size": 128,
     },
     "Qwen 3": {
         "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 100,
@@ -64,6 +63,20 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False,
         "vocab_size": 128,
     },
+    "Gemma 3": {
+        "architectures": ["Gemma3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 2,
+        "attn_logit_softcapping": None, "cache_implementation": "hybrid", "eos_token_id": [1, 106], "head_dim": 24,
+        "final_logit_softcapping": None, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 64,
+        "initializer_range": 0.02, "intermediate_size": 96, "max_position_embeddings": 32768, "num_hidden_layers": 2,
+        "model_type": "gemma3_text", "num_attention_heads": 4, "num_key_value_heads": 1, "pad_token_id": 0,
+        "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": None,
+        "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6, "torch_dtype": "bfloat16",
+        "transformers_version": "4.50.0.dev0", "use_cache": True, "vocab_size": 128,
+    },
+}  # fmt: skip
+PUBLISHED["SmolLM2"] = PUBLISHED["Llama 3.2"] | {
+    "_name_or_path": "a/b", "is_llama_config": True, "rope_interleaved": False, "rope_scaling": None, "unk_token_id": 0,
+    "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
 }  # fmt: skip
 
 
@@ -129,7 +142,7 @@ def test_whatever_a_configuration_says_the_model_agrees(examples: int, tmp_path:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model_type": "phi3"}, {"model_type": "gemma3_text"}, {"new_in_2027": 1}, {"hidden_act": "wave"},
+        {"model_type": "phi3"}, {"rope_interleaved": True}, {"new_in_2027": 1}, {"hidden_act": "wave"},
         {"num_key_value_heads": 3},
         {"head_dim": 15}, {"pad_token_id": 128}, {"is_encoder_decoder": True}, {"hidden_size": 64.0},
         {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, {"layer_types": ["full_attention"]},
