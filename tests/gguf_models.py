@@ -18,13 +18,9 @@ PACKED_WIDTHS = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}  # 
 
 
 def write_gguf(
-    model: Any,
-    file: Path,
-    kind: str = "F32",
-    *,
-    more: dict[str, Any] | None = None,
+    model: Any, file: Path, kind: str = "F32", *, more: dict[str, Any] | None = None,
     tensors: dict[str, np.ndarray[Any, Any]] | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """The model and `tiny_tokenizer` as one file. kind: of all matrices. more: entries of metadata, None to leave out.
     tensors: others.
 

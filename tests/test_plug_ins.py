@@ -218,13 +218,9 @@ def test_an_intervention_and_a_measure(
 
 
 def test_an_analysis_with_a_table_of_its_own(
-    plug_ins: None,
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    plug_ins: None, tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     assert command("analyze", tiny_llama, tiny_text, tmp_path, "smallest") == 0
     run = tmp_path / "results" / "run"
     one_row = read_table(run, "smallest_cost")

@@ -24,14 +24,9 @@ from engine.studies.base import ANALYSES, Tables, conduct
 
 
 def tiny_audit(
-    loaded: LoadedModel,
-    text: Path,
-    store: Store,
-    *,
-    progress: Progress | None = None,
-    scoring: dict[str, Any] | None = None,
-    **settings: Any,
-) -> AuditInputs:
+    loaded: LoadedModel, text: Path, store: Store, *, progress: Progress | None = None,
+    scoring: dict[str, Any] | None = None, **settings: Any,
+) -> AuditInputs:  # fmt: skip
     """Six calibration windows and five evaluation windows of 16 tokens; `scoring` and `settings` replace entries."""
     plan = AuditPlan(
         scoring=ScorePlan(**{"corpus": str(text), "samples": 6, "length": 16} | (scoring or {})),

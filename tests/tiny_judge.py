@@ -52,14 +52,9 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 def save_classifier(
-    folder: Path,
-    labels: tuple[str, ...] = ("NORMAL", "REJECTION"),
-    positions: int = 40,
-    seed: int = 0,
-    family: str = "roberta",
-    scale: float = 1,
-    **changes: Any,
-) -> Path:
+    folder: Path, labels: tuple[str, ...] = ("NORMAL", "REJECTION"), positions: int = 40, seed: int = 0,
+    family: str = "roberta", scale: float = 1, **changes: Any,
+) -> Path:  # fmt: skip
     """A random classifier of the size of a thumb, with a tokenizer of its family's kind.
 
     scale: of all matrices, so that what is read makes a difference. changes: of its configuration.

@@ -33,13 +33,9 @@ def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
 
 @torch.no_grad()
 def margins(
-    loaded: LoadedModel,
-    prompts: Sequence[str],
-    batch_size: int = BATCH_SIZE,
-    onsets: OnsetTokens | None = None,
-    *,
+    loaded: LoadedModel, prompts: Sequence[str], batch_size: int = BATCH_SIZE, onsets: OnsetTokens | None = None, *,
     thinking: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """m(x) of every prompt, float32 [n] on the CPU, in nats of logit difference; one forward pass per batch, for which
     the model's lock is held. Without a chat template the margin is that of the next line (see `prompt_ids`). thinking:
     the template's thinking mode left on, which makes it another number (see above)."""
@@ -58,13 +54,9 @@ def margins(
 
 
 def margins_under(
-    loaded: LoadedModel,
-    edits: Sequence[AnyEdit],
-    prompts: Sequence[str],
-    batch_size: int = BATCH_SIZE,
-    *,
+    loaded: LoadedModel, edits: Sequence[AnyEdit], prompts: Sequence[str], batch_size: int = BATCH_SIZE, *,
     thinking: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """m(x) of every prompt under every edit, float32 [edits, prompts] on the CPU; see `margins` and `at_outputs`."""
     found = torch.empty(len(edits), len(prompts))
     for group, batches in edit_batches(loaded, edits, [0] * len(prompts), batch_size):

@@ -229,7 +229,7 @@ def _local(model_id: str, path: Path) -> Checkpoint:
         names = [file.name for file in path.glob("*")]
         packed = None if any(name.endswith(".safetensors") for name in names) else gguf_files.only_gguf(model_id, names)
         return Checkpoint.of_gguf(model_id, path / packed) if packed else Checkpoint(model_id, path, None)
-    if path.suffix == SUFFIX:
+    if path.suffix.lower() == SUFFIX:
         gguf_files.check_whole(model_id, path.name)
         return Checkpoint.of_gguf(model_id, path)
     raise InputError(

@@ -27,7 +27,7 @@ _temporary: dict[str, Path] = {}  # folders of this process, by key, where the c
 
 def only_gguf(model_id: str, names: Collection[str]) -> str | None:
     """The one model among these file names; None where there is none. Errors: InputError that names several."""
-    files = sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("mmproj"))
+    files = sorted(name for name in names if name.lower().endswith(SUFFIX) and not name.startswith("mmproj"))
     if len(files) > 1 and not all(_SPLIT.search(name) for name in files):
         listed = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
         raise InputError(f"{model_id} holds {len(files)} GGUF files ({listed}); name one: {model_id}/{files[0]}")

@@ -175,11 +175,17 @@ def check_same_model(folder: Path, manifest: Json, model: Json) -> None:
 
 def shortfalls(spec: Any) -> list[str]:
     """One sentence for every short text that is recorded anywhere in a spec (`samples` below `samples_requested`, or
-    `draws` below `draws_requested`), each once, and for every domain whose name its pairs spell in several ways."""
-    spelled = spec.get("domain_spellings", {}) if isinstance(spec, dict) else {}
+    `draws` below `draws_requested`), each once, for every domain whose name its pairs spell in several ways, and for
+    scores of one's own of which most are equal to another one."""
+    spelled, own = (spec.get(key, {}) if isinstance(spec, dict) else {} for key in ("domain_spellings", "score_files"))
     return [
         *dict.fromkeys(_sentence(record) for record in _short_records(spec)),
         *(f"{', '.join(map(repr, names))} are one domain, {domain_name(one)}" for one, names in spelled.items()),
+        *(
+            f"{tied:,} scores of {name} are equal to another one of them, and such rows go in the order of the model"
+            for name, (first, *_) in own.items()
+            if (tied := first.get("tied"))
+        ),
     ]
 
 

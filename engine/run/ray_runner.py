@@ -116,13 +116,9 @@ class RayRunner(LocalRunner):
     here. Of a lost worker Ray repeats the pass, `TRIES` times at most."""
 
     def __init__(
-        self,
-        pool: Pool,
-        loaded: LoadedModel,
-        store: Store,
-        progress: Progress | None = None,
+        self, pool: Pool, loaded: LoadedModel, store: Store, progress: Progress | None = None,
         announce: Callable[[Count], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(store, progress, announce)
         self._pool = pool
         self._loaded = loaded
@@ -193,13 +189,9 @@ class Pool:
 
 @contextmanager
 def ray_runner(
-    address: str | None,
-    workers: int | None,
-    loaded: LoadedModel,
-    store: Store,
-    progress: Progress | None = None,
+    address: str | None, workers: int | None, loaded: LoadedModel, store: Store, progress: Progress | None = None,
     announce: Callable[[Count], None] | None = None,
-) -> Iterator[RayRunner]:
+) -> Iterator[RayRunner]:  # fmt: skip
     """A runner on the cluster at `address`, or on one of this machine's own that ends with it (on 127.0.0.1, no
     dashboard, no statistics). Errors: InputError where the cluster cannot be reached, or `Pool` says so."""
     address = address or os.environ.get("RAY_ADDRESS")

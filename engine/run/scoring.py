@@ -2,7 +2,7 @@
 before any weight is fetched); computed once per selector, kept in the store, written as a results folder."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from engine.selectors import compute_scores, own_scores
 from engine.selectors.base import Objective, formula, get_selector, titles_record, with_needs
 from engine.selectors.passes import EXPERTS
 from engine.selectors.scoring_run import KeptSums, ScoringRun, check_model, nested_scores
-from engine.selectors.window_sums import checked_asks
+from engine.selectors.window_sums import ActivationStatistics, checked_asks
 
 LeftOut = dict[str, str]  # selector -> why this model has no scores of it
 
@@ -289,20 +289,27 @@ def _size_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windo
     return cache_key("nested_scores", {"whole": whole, "tokens": tokens.first(size).token_hash})
 
 
+# Of a mean over tokens the sum over its parts, and the tokens of a window that are not in it.
+_OF_ACTIVATIONS: dict[str, Callable[[ActivationStatistics], tuple[float, int]]] = {
+    "wanda": lambda of: (sum(float(rms.square().sum()) for rms in of.input_rms), 0),
+    "mean_activation": lambda of: (float(of.output_mean_abs.sum()), 1),
+}
 WINDOWS = 4  # the first calibration windows, which are read twice more
 TOO_MUCH = 0.2  # a share that is told; an even one is 1 / (tokens - 1)
 
 
 def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progress | None = None) -> dict[str, float]:
     """Per selector that is a mean of relevances over tokens: the share of the sum over all rows and tokens that lies on
-    the first position of a window, behind what stands before it.
+    the first position of a window, behind what stands before it. For mean_activation outputs stand in the place of
+    relevances, for wanda squares of inputs, of all T positions.
 
     share = 1 - (T - 2) sum_i E'_i / ((T - 1) sum_i E_i), E over the T - 1 predicting positions of the first `WINDOWS`
     calibration windows, E' without the first of them. Empty where the plan skips positions, for windows of two tokens,
     and for models with routed experts."""
     asked = {name: checked_asks(get_selector(name).asks) for name in plan.selectors}
     of_tokens = {name: asks[0] for name, asks in asked.items() if asks and asks[0][1] in ("abs", "square")}
-    if not of_tokens or plan.skip_first or has_experts(loaded.model):
+    forward = [name for name in plan.selectors if name in _OF_ACTIVATIONS]
+    if not (of_tokens or forward) or plan.skip_first or has_experts(loaded.model):
         return {}
     windows = calibration_text(loaded, plan)
     windows = windows.first(min(WINDOWS, len(windows.input_ids)))
@@ -317,6 +324,9 @@ def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progre
         )  # fmt: skip
         means = {name: float(run.mean_relevance(*one).sum()) for name, one in of_tokens.items()}
         sums.append({name: mean * (tokens - 1 - skipped) for name, mean in means.items()})
+        for name in forward:
+            total, unread = _OF_ACTIVATIONS[name](run.activations())
+            sums[-1][name] = total * (tokens - unread - skipped)
     return {name: 1 - sums[1][name] / whole if whole else 0.0 for name, whole in sums[0].items()}
 
 

@@ -112,18 +112,10 @@ REGISTRY: Registry[tuple[SelectorInfo, Callable[[], Selector | PromptSelector]]]
 
 
 def register_selector(
-    selector_id: str,
-    *,
-    title: str = "",
-    family: str = "baseline",
-    data_free: bool = False,
-    cost: str = "",
-    seeded: bool = False,
-    version: int = 1,
-    needs: tuple[str, ...] = (),
-    protected_by: str = "",
+    selector_id: str, *, title: str = "", family: str = "baseline", data_free: bool = False, cost: str = "",
+    seeded: bool = False, version: int = 1, needs: tuple[str, ...] = (), protected_by: str = "",
     asks: tuple[tuple[str, str], ...] = (),
-) -> Callable[[_SelectorClass], _SelectorClass]:
+) -> Callable[[_SelectorClass], _SelectorClass]:  # fmt: skip
     """Class decorator: make the class available under `selector_id`.
 
     version: raise it when the selector gives other numbers than before, so that cached ones are not used.

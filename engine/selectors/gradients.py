@@ -215,16 +215,10 @@ METHODS: dict[Method, Pass] = {method: one for one, methods in PASSES for method
 
 
 def relevances(
-    methods: Collection[Method],
-    model: nn.Module,
-    rows: RowIndex,
-    input_ids: Tensor,
-    gradient_of: LogitGradient,
-    reduce: Reduce,
-    attention_mask: Tensor | None = None,
-    centre: Sequence[Tensor] | None = None,
+    methods: Collection[Method], model: nn.Module, rows: RowIndex, input_ids: Tensor, gradient_of: LogitGradient,
+    reduce: Reduce, attention_mask: Tensor | None = None, centre: Sequence[Tensor] | None = None,
     watch: OnLinear | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Signed relevance R = [B, T, rows] of every row's output at every token, handed to `reduce` layer by layer.
 
     Of a routed expert R is 0 at tokens that it does not see; one that sees none is not handed over. Which expert sees a
@@ -260,14 +254,9 @@ def relevances(
 
 
 def per_prompt_relevance(
-    loaded: LoadedModel,
-    method: Method,
-    input_ids: Tensor,
-    attention_mask: Tensor,
-    target_fn: Callable[[Tensor], Tensor],
-    *,
-    batch_size: BatchSize = "auto",
-) -> Tensor:
+    loaded: LoadedModel, method: Method, input_ids: Tensor, attention_mask: Tensor,
+    target_fn: Callable[[Tensor], Tensor], *, batch_size: BatchSize = "auto",
+) -> Tensor:  # fmt: skip
     """Signed relevance of every row to a scalar of each prompt, summed over the prompt's real positions.
 
     A routed expert's rows have relevance at the positions that it sees and 0 at the others.

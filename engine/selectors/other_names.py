@@ -59,6 +59,10 @@ def by_module(values: Mapping[str, Array], rows: RowIndex, file: str) -> dict[st
     """Module -> scores [rows]. Errors: InputError where a Linear has none, or a name stands for no row of the model."""
     of = _of_nodes if all(not one.ndim for one in values.values()) else _of_hooks
     scores, used = dict[str, Array](), set[str]()
+    for block in {name.rpartition(".attn.")[0] for name in values if ".attn.hook_" in name}:
+        heads = [values[name].shape for name in (f"{block}.attn.hook_{part}" for part in "qkv") if name in values]
+        if len(sizes := {shape[-1] for shape in heads if len(shape) == 2}) > 1:
+            raise InputError(f"{file}: heads of {block} have sizes {sorted(sizes)}; give [heads, size] for q, k and v")
     for layer in rows.layers:
         names, scores[layer.name] = of(values, rows, layer, file)
         used |= names
@@ -69,7 +73,8 @@ def by_module(values: Mapping[str, Array], rows: RowIndex, file: str) -> dict[st
             )
     if surplus := sorted(values.keys() - used):
         raise InputError(
-            f"{file} has {len(surplus):,} names that are no rows here ({surplus[0][:80]!r}, …); leave them out"
+            f"{file} has {len(surplus):,} names that are no rows here, or rows that others of its names are already "
+            f"({surplus[0][:80]!r}, …); leave them out"
         )
     return scores
 

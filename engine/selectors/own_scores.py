@@ -73,6 +73,14 @@ class ScoreFile:
         return self.path.name
 
     @cached_property
+    def record(self) -> dict[str, Any]:
+        """For a manifest; where most rows share their score with another row, with their number."""
+        parts = [*self.arrays.values()] if self.table is None else [self.table["score"].to_numpy()]
+        _, counts = np.unique(np.concatenate([part.ravel() for part in parts]), return_counts=True)
+        tied = int(counts[counts > 1].sum())
+        return {"file": self.name, "sha256": self.sha256, **({"tied": tied} if 2 * tied > counts.sum() else {})}
+
+    @cached_property
     def rankings(self) -> int | None:
         """Of a file with one tensor [seeds, N]; None where it has one ranking."""
         only = next(iter(self.arrays.values())) if len(self.arrays) == 1 else None
@@ -97,7 +105,8 @@ class ScoreFile:
         if self.table is not None:
             return self._of_table(self.table, rows)
         if other_names.are_other(self.arrays):
-            named = other_names.by_module(self.arrays, rows, self.name)
+            no_rows = {name: np.empty(0, np.float32) for name in self.per_weight}
+            named = other_names.by_module({**self.arrays, **no_rows}, rows, self.name)
             return np.concatenate([named[layer.name] for layer in rows.layers])
         names = {layer.name for layer in rows.layers}
         if len(self._named) == 1 and not names & set(self._named):
@@ -112,7 +121,7 @@ class ScoreFile:
         parts = []
         for layer in rows.layers:
             name = self._named[layer.name]
-            shape = self.per_weight.get(name) or self.arrays[name].shape
+            shape = self.per_weight[name] if name in self.per_weight else self.arrays[name].shape
             if shape[:1] != (layer.rows,):
                 raise InputError(
                     f"{self.name}: {name} has shape {list(shape)}, the model's {layer.name} has {layer.rows:,} rows; "
@@ -145,6 +154,9 @@ class ScoreFile:
             wrong.append(f"has no scores of {len(missing):,} of the model's {len(names):,} Linears ({missing[0]}, …)")
         if surplus:
             wrong.append(f"holds {len(surplus):,} tensors that are none of them ({surplus[0][:80]!r}, …)")
+        inside = [{name.partition("layers.")[2] for name in some} for some in (missing, surplus)]
+        if wrong and inside[0] == inside[1]:
+            wrong[-1] += "; they differ by what stands before `layers`"
         if wrong:
             raise InputError(
                 f"{self.name} {' and '.join(wrong)}; give one tensor [rows] under the name of each Linear of a decoder "
@@ -205,19 +217,28 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
         arrays, per_weight = {}, {}
         for name, one in named.items():
             if other_names.HOOK.fullmatch(name):
-                arrays[name] = one.astype(np.float32).ravel()  # of heads: [heads, size]
+                arrays[name] = _float32(one)
             elif len(named) > 1 and one.ndim == 2 and reduce == ABS_SUM:
-                arrays[name] = np.abs(one.astype(np.float64)).sum(axis=1).astype(np.float32)
+                arrays[name] = _float32(np.abs(one.astype(np.float64)).sum(axis=1))
             elif len(named) > 1 and one.ndim != 1:
                 per_weight[name] = one.shape
             else:
-                arrays[name] = one.astype(np.float32)
+                arrays[name] = _float32(one)
         return ScoreFile(path, sha256, arrays, per_weight)
     except BaseException as error:  # whatever a file of anyone's makes a reader raise
         if is_out_of_memory(error) or not (isinstance(error, Exception) or is_panic(error)):
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path.name} is no readable file of scores ({reason}); write it again") from None
+
+
+def _float32(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """What is too large is infinite, and told later. Errors: BadFile where most scores are so small that they are 0."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    if 2 * np.count_nonzero(narrow) < np.count_nonzero(values):
+        raise bounds.BadFile("most of its scores are too small for float32; multiply all of them by one number")
+    return narrow
 
 
 def _npz(content: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -273,8 +294,7 @@ class OwnScores:
     files: tuple[ScoreFile, ...]
 
     def check(self, loaded: LoadedModel) -> None:
-        for file in self.files:
-            file.on(loaded.rows)
+        _disjoint(self.name, self.files, loaded.rows)
 
     def score(self, run: ScoringRun) -> Tensor:
         import torch
@@ -289,6 +309,20 @@ class OwnScores:
         return values
 
 
+def _disjoint(name: str, files: Sequence[ScoreFile], rows: RowIndex) -> list[Scores]:
+    """The scores of every file. Errors: InputError where two hold the same, which say nothing of what is stable."""
+    scores, seen = [file.on(rows) for file in files], dict[bytes, str]()
+    for values, file in zip(scores, files, strict=True):
+        content = hashlib.sha256(values.tobytes()).digest()
+        if content in seen:
+            raise InputError(
+                f"{name}: {seen[content]} and {file.name} hold the same scores; several files of one NAME are draws, "
+                "each from calibration text of its own"
+            )
+        seen[content] = file.name
+    return scores
+
+
 def check_protects(selector: str, rows: RowIndex) -> None:
     """`InputError` where scores of one's own cannot protect rows in `refusal`: several rankings, or scores below 0."""
     for file in get_selector(selector).files[:1]:
@@ -297,13 +331,13 @@ def check_protects(selector: str, rows: RowIndex) -> None:
         if below := int((file.on(rows) < 0).sum()):
             raise InputError(
                 f"{file.name} has {below:,} scores below 0, and rows are protected by how much they matter; give "
-                "absolute values"
+                "absolute values where the sign is a direction, or add a number where lower is less important"
             )
 
 
 def draws(selector: str, rows: RowIndex) -> list[Scores]:
     """The scores of every file of a selector of one's own."""
-    return [file.on(rows) for file in get_selector(selector).files]
+    return _disjoint(selector, get_selector(selector).files, rows)
 
 
 def read_option(text: str, called: str) -> tuple[str, ...]:
@@ -337,7 +371,7 @@ def register(files: Sequence[str], reduce: str | None = None, *, declared: bool 
     for name in names_of(files):
         if not _NAME.fullmatch(name):
             raise InputError(f"scores are named by letters, digits, _ and -, got {name[:80]!r}; write mine")
-        if name in REGISTRY.offered() and name not in REGISTRY.here:
+        if {name, name.lower()} & set(REGISTRY.offered()) and name not in REGISTRY.here:
             raise InputError(f"there is a selector {name!r} already; give your scores another NAME")
         paths = [Path(path).expanduser() for key, _, path in (one.partition("=") for one in files) if key == name]
         read = tuple(read_scores(path, reduce) for path in paths)
@@ -358,7 +392,7 @@ def record(selectors: Iterable[str], reduce: str | None) -> Json:
     infos = [info for info in map(get_selector, selectors) if info.files]
     if not infos:
         return {}
-    files = {info.id: [{"file": file.name, "sha256": file.sha256} for file in info.files] for info in infos}
+    files = {info.id: [file.record for file in info.files] for info in infos}
     return {KEPT: files, **({"scores_reduce": reduce} if reduce else {})}
 
 

@@ -52,19 +52,11 @@ LARGEST_BYTES = 256 * 2**20  # on the host
 
 
 def compute_scores(
-    loaded: LoadedModel,
-    selectors: Sequence[str],
-    windows: Windows | None,
-    *,
-    seeds: Sequence[int] = SEEDS,
-    objective: str = OBJECTIVES[0],
-    batch_size: BatchSize = "auto",
-    progress: Progress | None = None,
-    known: Mapping[str, Tensor] | None = None,
-    finished: Finished | None = None,
-    skip_first: int = 0,
+    loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, *, seeds: Sequence[int] = SEEDS,
+    objective: str = OBJECTIVES[0], batch_size: BatchSize = "auto", progress: Progress | None = None,
+    known: Mapping[str, Tensor] | None = None, finished: Finished | None = None, skip_first: int = 0,
     kept: KeptSums | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Scores of every row under each selector, higher = more important.
 
     windows: calibration tokens; None will do if all selectors are data-free.
@@ -344,20 +336,11 @@ class ScoringRun:
 
 
 def nested_scores(
-    loaded: LoadedModel,
-    selectors: Sequence[str],
-    windows: Windows,
-    sizes: Sequence[int],
-    *,
-    seeds: Sequence[int] = SEEDS,
-    objective: str = OBJECTIVES[0],
-    batch_size: BatchSize = "auto",
-    progress: Progress | None = None,
-    known: Mapping[int, Mapping[str, Tensor]] | None = None,
-    finished: FinishedAtSize | None = None,
-    skip_first: int = 0,
-    kept: KeptSums | None = None,
-) -> dict[int, dict[str, Tensor]]:
+    loaded: LoadedModel, selectors: Sequence[str], windows: Windows, sizes: Sequence[int], *,
+    seeds: Sequence[int] = SEEDS, objective: str = OBJECTIVES[0], batch_size: BatchSize = "auto",
+    progress: Progress | None = None, known: Mapping[int, Mapping[str, Tensor]] | None = None,
+    finished: FinishedAtSize | None = None, skip_first: int = 0, kept: KeptSums | None = None,
+) -> dict[int, dict[str, Tensor]]:  # fmt: skip
     """Scores from the first n windows for every n in `sizes`, each pass over the largest set only.
 
     Every pass that selectors share (`ScoringRun.activations`, `mean_relevance`) goes over all windows as a run of the

@@ -59,7 +59,9 @@ class Audited:
     def _repr_html_(self) -> str:
         """The verdicts as a table, where a notebook asks for one, and what ranks the rows nearly alike; escaped."""
         table = self.verdict if "verdicts" in self.tables else pl.DataFrame({"table": list(self.tables)})
-        return table._repr_html_() + "".join(f"<p>{escape(sentence)}.</p>" for sentence in self.alike.values())
+        with pl.Config(fmt_str_lengths=10_000):
+            html = table._repr_html_()
+        return html + "".join(f"<p>{escape(sentence)}.</p>" for sentence in self.alike.values())
 
     def plot(self) -> Any:
         """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
@@ -72,16 +74,10 @@ class Audited:
 
 
 def audit_scores(
-    model: str | LoadedModel,
-    scores: Mapping[str, Given | list[Given]],
-    analyses: Sequence[str] = ("verdict",),
-    *,
-    plan: AuditPlan | None = None,
-    store: Path | str | None = None,
-    folder: Path | None = None,
-    reduce: str | None = None,
-    progress: Progress | None = None,
-) -> Audited:
+    model: str | Path | LoadedModel, scores: Mapping[str, Given | list[Given]],
+    analyses: Sequence[str] | str = ("verdict",), *, plan: AuditPlan | None = None, store: Path | str | None = None,
+    folder: Path | str | None = None, reduce: str | None = None, progress: Progress | None = None,
+) -> Audited:  # fmt: skip
     """Do these scores find the rows that matter? Removes rows and measures, beside random, magnitude and wanda.
 
     model: a Hugging Face id, a folder, `demo`, or what `load_model` gave. scores: NAME -> a tensor or array, or module
@@ -92,7 +88,15 @@ def audit_scores(
 
     The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as
     `--scores`."""
-    loaded = load_model(model) if isinstance(model, str) else model
+    loaded = load_model(str(model)) if isinstance(model, str | Path) else model
+    if not isinstance(loaded, LoadedModel):
+        raise InputError(
+            f"audit_scores takes a Hugging Face id, a folder or what load_model gave, got {type(model).__name__}; "
+            "write a model with model.save_pretrained(folder), its tokenizer too, and give the folder"
+        )
+    if not isinstance(scores, Mapping) or not scores:
+        raise InputError('audit_scores takes scores by name, got none; give {"mine": a tensor [rows]}')
+    analyses = (analyses,) if isinstance(analyses, str) else analyses
     base = whole_plan(for_model(preset("quick"), loaded.id), AUDIT)
     plan = whole_plan(plan, AUDIT) if plan is not None else base
     usual = plan.scoring.selectors in (AuditPlan().scoring.selectors, base.scoring.selectors)
@@ -105,12 +109,14 @@ def audit_scores(
         files = tuple(
             f"{name}={own_scores.keep(opened.folder, f'{name}.safetensors', _content(name, one))}"
             for name, given in scores.items()
-            for one in (given if isinstance(given, list) else [given])
+            for one in ((given or [{}]) if isinstance(given, list) else [given])
         )
         selectors = own_scores.BASELINES if usual else plan.scoring.selectors
         scoring = replace(plan.scoring, selectors=selectors, score_files=files, scores_reduce=reduce)
         audit = AuditInputs(loaded, replace(plan, scoring=scoring), opened, report)
-        out = folder or opened.results_dir(loaded.id)
+        out = Path(folder or opened.results_dir(loaded.id))
+        for name in scores:
+            own_scores.draws(name, loaded.rows)
         make_folder(out)
         runner = LocalRunner(opened, report)
         run_studies(audit, analyses, out, runner, finished=lambda _, study, made, seconds: tables.update(made))
@@ -120,6 +126,8 @@ def audit_scores(
 def _content(name: str, given: Given) -> bytes:
     named = given if isinstance(given, Mapping) else {"scores": given}
     try:
+        if isinstance(given, int | float):
+            raise TypeError("a list is one of draws")
         tensors = {module: as_tensor(values).detach().cpu().clone().contiguous() for module, values in named.items()}
         return same_bytes(save(tensors))
     except (TypeError, ValueError, RuntimeError, KeyError) as error:

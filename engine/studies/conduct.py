@@ -141,17 +141,11 @@ class StudyInputs(ABC):
 
 
 def run_studies(
-    inputs: StudyInputs,
-    names: Sequence[str],
-    folder: Path,
-    runner: Runner,
-    *,
-    skip: bool = False,
-    makers: Mapping[str, Maker] | None = None,
-    inputs_of: Mapping[str, Any] | None = None,
+    inputs: StudyInputs, names: Sequence[str], folder: Path, runner: Runner, *, skip: bool = False,
+    makers: Mapping[str, Maker] | None = None, inputs_of: Mapping[str, Any] | None = None,
     begun: Callable[[Study[Any]], None] | None = None,
     finished: Callable[[str, Study[Any] | None, Tables, float], None] | None = None,
-) -> Json:
+) -> Json:  # fmt: skip
     """What all studies read, then the named studies of the group of `inputs`, in the order of the registry (a stage of
     `refusal` in the order of `names`); writes one parquet file per table and a manifest entry for each, and last what
     follows from all tables of the folder. Every result is kept at once.
@@ -233,14 +227,9 @@ def run_studies(
 
 
 def _expected(
-    inputs: StudyInputs,
-    wanted: Sequence[StudyInfo],
-    study_of: Callable[[StudyInfo, Any], Study[Any]],
-    runner: Runner,
-    skipped: dict[str, str],
-    *,
-    skip: bool,
-) -> dict[str, Study[Any]]:
+    inputs: StudyInputs, wanted: Sequence[StudyInfo], study_of: Callable[[StudyInfo, Any], Study[Any]], runner: Runner,
+    skipped: dict[str, str], *, skip: bool,
+) -> dict[str, Study[Any]]:  # fmt: skip
     """The studies that can begin, by id; the runner's bar is over the cells of all of them."""
     cells: list[Cell[Any]] = []
     ready = {}

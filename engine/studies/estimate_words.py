@@ -32,13 +32,15 @@ def glossary_line(text: str) -> str:
 
 
 def nearly_ours(spearman: pl.DataFrame, own: Collection[str]) -> dict[str, str]:
-    """By name of one's own scores: which other selector ranks all rows most alike, as a sentence without a full stop;
-    only where that Spearman is at least `NEARLY`. spearman: the table."""
-    sentences = {}
-    for *pair, rho in spearman["selector_a", "selector_b", "spearman"].drop_nulls().sort("spearman").iter_rows():
+    """By name of one's own scores: which other selector ranks all rows most alike, or most in reverse, as a sentence
+    without a full stop; only where that Spearman is at least `NEARLY`, or at most -`NEARLY`. spearman: the table."""
+    sentences, size = {}, pl.col("spearman").abs()
+    for *pair, rho in spearman["selector_a", "selector_b", "spearman"].drop_nulls().sort(size).iter_rows():
         for name, other in (pair, pair[::-1]):
-            if name in own and other not in own and rho >= NEARLY:
-                sentences[name] = f"{name} ranks the rows almost as {other} does (Spearman {rho:.3f})"
+            if name in own and other not in own and abs(rho) >= NEARLY:
+                how = "as" if rho > 0 else "in the reverse of how"
+                sentences[name] = f"{name} ranks the rows almost {how} {other} does (Spearman {rho:.3f})"
+                sentences[name] += "" if rho > 0 else "; if lower means more important in it, give its negative"
     return sentences
 
 
@@ -98,6 +100,11 @@ class RemovalBudget(NamedTuple):
     low: float | None
     high: float | None
     beyond_scan: bool
+
+    @property
+    def interval(self) -> str:
+        ends = () if self.low is None or self.high is None else (share_text(self.low), share_text(self.high))
+        return f" ({' to '.join(ends)})" if ends else ""
 
     def __str__(self) -> str:
         return f"{'at least ' if self.beyond_scan else ''}{share_text(self.share)}"

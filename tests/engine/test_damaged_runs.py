@@ -44,12 +44,9 @@ def both(store: Path) -> None:
 @pytest.mark.first_run("both")
 @pytest.mark.parametrize("hurt", [flip_arrays, change_digits, garbage_index, both])
 def test_a_sweep_on_a_damaged_store_gives_the_same_table(
-    hurt: Callable[[Path], None],
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
+    hurt: Callable[[Path], None], tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     texts = ["--corpus", tiny_text, "--eval-corpus", tiny_text, "--samples", "3", "--max-length", "16"]
     sizes = ["--eval-samples", "2", "--eval-length", "16", "--rates", "0,0.3", "--selectors", "wanda,magnitude"]
     store = tmp_path / "store"

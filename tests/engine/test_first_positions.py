@@ -11,16 +11,19 @@ from engine.run.scoring import calibration_text, first_position_shares
 
 
 def plan(text: Path, **more: object) -> ScorePlan:
-    return ScorePlan(("random", "wanda", "grad_x_input", "fisher"), corpus=str(text), samples=6, length=16, **more)
+    return ScorePlan(
+        ("random", "wanda", "mean_activation", "grad_x_input", "fisher"), corpus=str(text), samples=6, length=16, **more
+    )
 
 
 def test_the_share_is_that_of_plain_gradients(tiny_llama: LoadedModel, tiny_text: Path) -> None:
     asked = plan(tiny_text)
     shares = first_position_shares(tiny_llama, asked)
     outputs: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     linears = [tiny_llama.model.get_submodule(layer.name) for layer in tiny_llama.rows.layers]
-    handles = [one.register_forward_hook(lambda _m, _i, out: (out.retain_grad(), outputs.append(out))[0])
-               for one in linears]  # fmt: skip
+    keep = lambda _m, given, out: (out.retain_grad(), inputs.append(*given), outputs.append(out))[0]  # noqa: E731
+    handles = [one.register_forward_hook(keep) for one in linears]
     ids = calibration_text(tiny_llama, asked).input_ids[:4]
     try:
         given = tiny_llama.model.get_input_embeddings()(ids).detach().requires_grad_()
@@ -36,5 +39,9 @@ def test_the_share_is_that_of_plain_gradients(tiny_llama: LoadedModel, tiny_text
     for name, power in (("grad_x_input", 1), ("fisher", 2)):
         first, whole = (sum(one[:, :end].abs().pow(power).sum() for one in products) for end in (1, None))
         assert shares[name] == pytest.approx(float(first / whole), rel=1e-4)
-    assert set(shares) == {"grad_x_input", "fisher"}
+    read, said = ([one.detach().double() for one in some] for some in (inputs, outputs))
+    for name, parts in (("wanda", [x.square() for x in read]), ("mean_activation", [h[:, :-1].abs() for h in said])):
+        first, whole = (sum(one[:, :end].sum() for one in parts) for end in (1, None))
+        assert shares[name] == pytest.approx(float(first / whole), rel=1e-4)
+    assert set(shares) == {"wanda", "mean_activation", "grad_x_input", "fisher"}
     assert first_position_shares(tiny_llama, plan(tiny_text, skip_first=1)) == {}

@@ -147,12 +147,9 @@ def test_a_store_that_another_process_holds_is_one_line(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EIO])
 def test_a_failed_write_of_a_command_is_one_line(
-    number: int,
-    tiny_llama: LoadedModel,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    number: int, tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     out = tmp_path / "mask.safetensors"
     before = mask_bytes(np.arange(3), {"id": "a", "weights_hash": "b"}, {})
     out.write_bytes(before)

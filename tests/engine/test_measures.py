@@ -139,12 +139,9 @@ def test_edits_share_a_pass_only_as_far_as_their_text_does_not_fill_one(
 
 
 def test_a_plug_in_is_passed_as_ours_are(
-    deep: LoadedModel,
-    tiny_windows: Windows,
-    documented: type[TokenMeasure[Any]],
-    tmp_path: Path,
+    deep: LoadedModel, tiny_windows: Windows, documented: type[TokenMeasure[Any]], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     """As many operations as for NLL, counted by torch: without dead neurons, and from the first edited block on."""
     monkeypatch.setattr(edited_passes, "EDITS_TOGETHER", 1)  # so that so little text is measured in the weights
     ours, theirs = Nll(tiny_windows, 6), documented(tiny_windows, 6)

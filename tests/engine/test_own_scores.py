@@ -42,6 +42,19 @@ def values(rows):
     return np.random.default_rng(0).permutation(rows.n_rows).astype(np.float32).clip(0, 255) + np.float32(1)
 
 
+def hooks(**more):
+    """A file under TransformerLens' names, [4, size] heads; more: shapes of others."""
+    kinds = {"q_proj": "attn.hook_q", "k_proj": "attn.hook_k", "v_proj": "attn.hook_v", "o_proj": "hook_attn_out",
+             "gate_proj": "mlp.hook_pre", "up_proj": "mlp.hook_pre_linear", "down_proj": "hook_mlp_out"}  # fmt: skip
+
+    def write(path, rows, values):
+        shapes = {f"blocks.{one.block}.{kinds[one.projection]}": (one.rows,) for one in rows.layers}
+        shapes |= {"blocks.0.attn.hook_k": (2, 6)} | more
+        np.savez(path, **{name: np.ones(shape) for name, shape in shapes.items()})
+
+    return write
+
+
 def by_module(rows, values):
     return {layer.name: values[layer.start : layer.start + layer.rows] for layer in rows.layers}
 
@@ -219,12 +232,29 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
         ("r.json", nodes(**{"A0.0": True}), "'A0.0' is no number"),
         ("s.json", nodes(MLP_1=None), "has no score of MLP 1"),
         ("t.json", nodes(**{"A0.4": 1}), "5 heads in block 0"),
-        ("u.json", nodes(**{"A2.0": 1}), "no rows here ('A2.0'"),
+        ("u.json", nodes(**{"A2.0": 1}), "are already ('A2.0'"),
         (
             "v.safetensors",
             lambda path, rows, values: save_file({"blocks.0.attn.hook_q": values}, path),
             "blocks.0.attn.hook_q has 288 values, the model's model.layers.0.self_attn.q_proj has 24 rows",
         ),
+        (
+            "w.npz",
+            lambda path, rows, values: np.savez(path, **{f"{name}.weight": 1.0 for name in by_module(rows, values)}),
+            "has shape [], the model's model.layers.0.self_attn.q_proj has 24 rows",
+        ),
+        (
+            "x.npz",
+            lambda path, rows, values: np.savez(path, **{n[6:]: one for n, one in by_module(rows, values).items()}),
+            "they differ by what stands before `layers`",
+        ),
+        (
+            "y.npz",
+            lambda path, rows, values: np.savez(path, values.astype(float) * 1e-60),
+            "are too small for float32; multiply all",
+        ),
+        ("z.npz", hooks(**{"blocks.0.attn.hook_q": (6, 4)}), "heads of blocks.0 have sizes [4, 6]"),
+        ("hooks.npz", hooks(**{"blocks.0.hook_embed": (5, 24)}), "are already ('blocks.0.hook_embed'"),
         ("n.csv", lambda path, rows, values: path.write_text("row,score\n1,2\n"), "its columns are row, score"),
         ("o.csv", lambda path, rows, values: path.write_text("row_id,score\n1,big\n"), "no readable file of scores"),
         ("p.pt", lambda path, rows, values: torch.save(values, path), "ends with '.pt'; expected one of .safetensors"),
@@ -387,6 +417,10 @@ def test_a_score_that_is_nearly_one_of_ours_is_told_as_such(call, judged, tiny_l
     assert glossary_line("p after Holm, the masks' Jaccard").split("; ") == [GLOSSARY["Holm"], GLOSSARY["Jaccard"]]
     plan, given = AuditPlan(ScorePlan(corpus=str(tiny_text), samples=4, length=16)), {"twin": near, "far": -near}
     found = audit_scores(tiny_llama, given, ("agreement",), plan=plan, store=tmp_path / "s")
+    opposed = (
+        sentence.replace("twin", "far").replace("almost as", "almost in the reverse of how").replace("n 1", "n -1")
+    )
+    assert found.alike.pop("far") == f"{opposed}; if lower means more important in it, give its negative"
     assert found.alike == {"twin": sentence}
     assert f"<p>{sentence}.</p>" in found._repr_html_()
 
@@ -433,7 +467,13 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
     spec = read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]
     assert spec["score_files"].keys() == {"alone", "three"}
     assert "three" not in REGISTRY.offered()
-    with pytest.raises(InputError, match="no tensors"):
-        audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")
+    for model, mine, refused in (
+        (tiny_llama, {"mine": "what"}, "no tensors"), (tiny_llama, {"mine": [1.0, 2.0]}, "a list is one of draws"),
+        (tiny_llama, {}, "got none"), (tiny_llama, {"mine": []}, "holds no tensor"),
+        (tiny_llama.model, {"mine": by_name}, "what load_model gave, got LlamaForCausalLM"),
+        (tiny_llama, {"mine": [by_name, tensors[0]]}, "hold the same scores; several files of one NAME are draws"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=refused):
+            audit_scores(model, mine, "agreement", plan=plan, store=tmp_path / "other")
     assert len(list((folder / "s" / "score_files").iterdir())) == 4
     assert main(["replay", str(found.folder), "--only", "scores", "--text", str(tiny_text)]) == 0  # kept in the store

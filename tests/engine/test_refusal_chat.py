@@ -90,12 +90,9 @@ def test_text_for_people(
 
 @pytest.mark.long
 def test_interactive_errors_do_not_end_the_chat(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: list[str],
+    tiny_llama: LoadedModel, mask_file: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str],
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     lines = iter(["word " * 300, PROMPTS[0]])
 
     def typed(_: str) -> str:

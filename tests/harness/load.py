@@ -91,15 +91,9 @@ class Figures:
 
 
 def run_load(
-    minutes: float,
-    sessions: int = 20,
-    editing: int = 5,
-    think_s: float = 4.0,
-    vanishing: int = 5,
-    seed: int = 0,
-    pages: Sequence[str] = (),
-    reloads: float = RELOADS,
-) -> Figures:
+    minutes: float, sessions: int = 20, editing: int = 5, think_s: float = 4.0, vanishing: int = 5, seed: int = 0,
+    pages: Sequence[str] = (), reloads: float = RELOADS,
+) -> Figures:  # fmt: skip
     """So many sessions for so long; the rest as in the head of this file. pages: paths of those opened, else all."""
     from synthetic import write_run
 

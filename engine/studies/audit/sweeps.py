@@ -31,7 +31,7 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.audit_inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
-from engine.studies.estimate_words import limit_words, removal_budgets
+from engine.studies.estimate_words import limit_words, removal_budgets, share_text
 
 
 class Point(NamedTuple):
@@ -148,14 +148,15 @@ def points_of(
 
 
 def _summary(table: pl.DataFrame) -> TextTable:
-    """NLL per selector at the rates people quote, mean over seeds."""
-    quoted = [rate for rate in (0.0, 0.1, 0.2, 0.3, 0.5) if rate in table["rate"]] or sorted(set(table["rate"]))[:5]
+    """NLL per selector, mean over seeds, at all of a few rates, or at those that people quote."""
+    rates = sorted(set(table["rate"]))
+    quoted = [rate for rate in rates if len(rates) <= 6 or rate in (0.0, 0.1, 0.2, 0.3, 0.5)] or rates[:6]
     means = table.group_by("selector", "order", "rate", maintain_order=True).agg(pl.col("nll").mean())
     rows = []
     for selector, order in means.select("selector", "order").unique(maintain_order=True).iter_rows():
         nll_by_rate = dict(means.filter(selector=selector, order=order).select("rate", "nll").iter_rows())
         rows.append((selector, order, *(f"{nll_by_rate[rate]:.3f}" for rate in quoted)))
-    columns = ("selector", "order", *(f"{rate:.0%}" for rate in quoted))
+    columns = ("selector", "order", *map(share_text, quoted))
     return TextTable("NLL, nats per token (perplexity = e^NLL)", columns, rows, 2)
 
 
@@ -254,7 +255,7 @@ class BudgetSearch(Study[AuditInputs]):
 
     def line(self, audit: AuditInputs, tables: Tables) -> str:
         budgets = removal_budgets(tables["budget"], "lerf")
-        each = ", ".join(f"{name} {budget}" for name, budget in budgets.items())
+        each = ", ".join(f"{name} {budget}{budget.interval}" for name, budget in budgets.items())
         return f"rows that can go before {limit_words(tables['budget'])}: {each}"
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:

@@ -43,17 +43,10 @@ _FEW_MARGIN = 0.5  # logits; a choice: a smaller difference over so few pairs te
 
 
 def contrasts(
-    loaded: LoadedModel,
-    selectors: Sequence[str],
-    pairs: Sequence[Pair],
-    lm_scores: Mapping[str, npt.ArrayLike | Tensor],
-    *,
-    batch_size: int = 16,
-    phrases: OnsetPhrases = ONSET_PHRASES,
-    seed: int = 42,
-    progress: Progress | None = None,
-    finished: Callable[[Contrast], None] | None = None,
-) -> list[Contrast]:
+    loaded: LoadedModel, selectors: Sequence[str], pairs: Sequence[Pair],
+    lm_scores: Mapping[str, npt.ArrayLike | Tensor], *, batch_size: int = 16, phrases: OnsetPhrases = ONSET_PHRASES,
+    seed: int = 42, progress: Progress | None = None, finished: Callable[[Contrast], None] | None = None,
+) -> list[Contrast]:  # fmt: skip
     """Algorithm 1 up to C_comply for every selector on every domain of the pairs. Each says itself how it contrasts
     prompts, in its method `contrast`; attributions are of the refusal margin m(x), C_comply = r(I_minus risk) -
     r(I_minus base), I_minus = E max(-R, 0).
@@ -139,13 +132,9 @@ def _refuse_swapped(run: PromptRun, onsets: OnsetTokens, batch_size: int) -> Non
 
 
 def calibrate(
-    loaded: LoadedModel,
-    plan: RefusalPlan,
-    pairs: dict[str, list[Pair]],
-    *,
-    store: Store,
+    loaded: LoadedModel, plan: RefusalPlan, pairs: dict[str, list[Pair]], *, store: Store,
     progress: Progress | None = None,
-) -> list[Contrast]:
+) -> list[Contrast]:  # fmt: skip
     """Algorithm 1 for every selector of the plan on every domain: domain by domain, selectors as given.
     Each contrast is kept as soon as it is known, so that an interrupted calibration goes on where it stopped."""
     scored = {name: plan.protector(name) for name in plan.selectors if not get_selector(name).seeded}

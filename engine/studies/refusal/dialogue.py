@@ -67,17 +67,9 @@ class Outcome(Generic[Side]):
 
 
 def dialogue(
-    loaded: LoadedModel,
-    prompt: str,
-    edits: Mapping[Side, Edit],
-    judge: Judge,
-    max_new_tokens: int,
-    *,
-    margins_along: bool = False,
-    likelihoods: bool = False,
-    thinking: bool = False,
-    on_wait: OnWait = patient,
-) -> Generator[Piece[Side] | Outcome[Side], None, None]:
+    loaded: LoadedModel, prompt: str, edits: Mapping[Side, Edit], judge: Judge, max_new_tokens: int, *,
+    margins_along: bool = False, likelihoods: bool = False, thinking: bool = False, on_wait: OnWait = patient,
+) -> Generator[Piece[Side] | Outcome[Side], None, None]:  # fmt: skip
     """The replies under all edits as one batch: pieces as they are written, and each side's outcome once it has ended.
     margins_along, likelihoods: whether outcomes have the margin, and the log-probability under the unedited model, at
     every token; each costs a pass over the reply. thinking: the template's thinking mode left on.

@@ -44,19 +44,11 @@ def check_compared(gap_rates: Sequence[float], selectors: Sequence[str], limits:
 
 
 def judge_selectors(
-    gap: pl.DataFrame,
-    differences: pl.DataFrame,
-    dense_nll: float,
-    stability: pl.DataFrame | None = None,
-    *,
-    specific: pl.DataFrame | None = None,
-    draws: pl.DataFrame | None = None,
-    draw_sweep: pl.DataFrame | None = None,
-    budget: pl.DataFrame | None = None,
-    why_no_draws: Mapping[str, str] | None = None,
-    data_free: Collection[str] = ("random", "magnitude"),
-    thresholds: Thresholds | None = None,
-) -> pl.DataFrame:
+    gap: pl.DataFrame, differences: pl.DataFrame, dense_nll: float, stability: pl.DataFrame | None = None, *,
+    specific: pl.DataFrame | None = None, draws: pl.DataFrame | None = None, draw_sweep: pl.DataFrame | None = None,
+    budget: pl.DataFrame | None = None, why_no_draws: Mapping[str, str] | None = None,
+    data_free: Collection[str] = ("random", "magnitude"), thresholds: Thresholds | None = None,
+) -> pl.DataFrame:  # fmt: skip
     """One verdict per selector, from the tables of one model.
 
     validity, with every seed of a seeded selector:
@@ -213,7 +205,7 @@ def sufficiency(
         above_zero[rate] = clear(gaps, 1, limits.level)
     findings = {}
     for name in selectors:
-        numbers, counted = _numbers(name, gap, dense_nll, limits)
+        numbers, counted, capped = _numbers(name, gap, dense_nll, limits)
         if name == BASELINE:
             findings[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
             continue
@@ -223,13 +215,17 @@ def sufficiency(
             for rate, values in log_gaps.items()
             if not (above_zero[rate].get(name, False) and min(values) >= limits.log_gap)  # of any seed
         }
-        findings[name] = _sufficient_finding(numbers, counted, below_random[name], too_small, limits)
+        findings[name] = _sufficient_finding(numbers, counted, capped, below_random[name], too_small, limits)
     return findings
 
 
-def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> tuple[Numbers, str]:
+CAPPED = ", with losses counted up to where the model is destroyed"
+
+
+def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> tuple[Numbers, str, str]:
     """At the reference rate, means over seeds: log gap, NLL under LeRF and of random under LeRF, the unmasked model's
-    (nats per token), damage as `Thresholds` defines it; with the log gap that counts, in words."""
+    (nats per token), damage as `Thresholds` defines it; with the log gap that counts, in words, and what is to be said
+    of the damage."""
     at_rate = gap.filter(selector=selector, rate=limits.rate)
     lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
@@ -237,14 +233,16 @@ def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresho
     worst = min(chance - dense_nll, most)
     damage = min(lerf - dense_nll, most) / worst if worst > 0 else None
     counted = statistics.fmean(at_rate["counted_gap"])
-    less = ", with losses counted up to where the model is destroyed" if abs(counted - log_gap) > 1e-9 else ""
-    return (log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}"
+    less = CAPPED if abs(counted - log_gap) > 1e-9 else ""
+    capped = CAPPED if lerf - dense_nll > most else ""
+    return (log_gap, lerf, chance, dense_nll, damage), f"{counted:+.3g} nats{less}", capped
 
 
 def _sufficient_finding(
-    numbers: Numbers, counted: str, below_random: bool, too_small: dict[float, float], limits: Thresholds
+    numbers: Numbers, counted: str, capped: str, below_random: bool, too_small: dict[float, float], limits: Thresholds
 ) -> Finding:
-    """counted: of `_numbers`; too_small: rate -> log gap, where it is not clearly above zero or not large enough."""
+    """counted, capped: of `_numbers`; too_small: rate -> log gap, where it is not clearly above zero or not large
+    enough."""
     _, lerf, chance, _, damage = numbers
     at, against = f"at {limits.rate:.0%}", []
     if not below_random:
@@ -255,7 +253,8 @@ def _sufficient_finding(
     if damage is None:
         against.append(f"random removal does no damage {at}, so nothing can be told from LeRF")
     elif damage > limits.invalid_damage:
-        against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal, close to chance")
+        chance_is_near = "close to chance" if damage <= 2 - limits.invalid_damage else "more than chance"
+        against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal{capped or f', {chance_is_near}'}")
     if limits.rate in too_small:
         against.append(
             f"the log gap {at} is not clearly above zero ({counted}; asked for: at least {limits.log_gap:g} and p at "
@@ -298,12 +297,9 @@ NO_NUMBERS = (None, None, None, None)
 
 
 def stability_between_draws(
-    selectors: Sequence[str],
-    draws: pl.DataFrame | None,
-    data_free: Collection[str],
-    limits: Thresholds,
+    selectors: Sequence[str], draws: pl.DataFrame | None, data_free: Collection[str], limits: Thresholds,
     why_not: Mapping[str, str],
-) -> dict[str, Finding]:
+) -> dict[str, Finding]:  # fmt: skip
     """Per selector `stable`, `not`, `unknown` or `not applicable`. Numbers: draws, their size, Spearman, Jaccard.
 
     `stable` where disjoint draws of calibration text agree by both limits in the mean over their pairs, and the lower

@@ -101,15 +101,10 @@ def stability_of(*lines: tuple[str, int, float, float | None, float | None]) -> 
 
 
 def verdict_of(
-    seeds: list[tuple[dict[float, float], dict[float, float]]],
-    draws: pl.DataFrame | None = None,
-    *,
-    stderr: float | None = 0.01,
-    blocks: int | None = 10_000,
-    random_first: bool = True,
-    specific: pl.DataFrame | None = SPECIFIC,
-    **more: Any,
-) -> dict[str, Any]:
+    seeds: list[tuple[dict[float, float], dict[float, float]]], draws: pl.DataFrame | None = None, *,
+    stderr: float | None = 0.01, blocks: int | None = 10_000, random_first: bool = True,
+    specific: pl.DataFrame | None = SPECIFIC, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
     """The verdict on `wanda` beside three random rankings with LeRF at 3.9, 4.0 and 4.1 nats (damage 2.0)."""
     chance = {"random": [flat(3.9, 0.3), flat(4.0, -0.2), flat(4.1, 0.1)]}
     curves = {**chance, "wanda": seeds} if random_first else {"wanda": seeds, **chance}
@@ -128,7 +123,7 @@ def verdict_of(
         (flat(3.59, 1.5), "partly", "LeRF at 30% is below every random ranking (3.59 against 4 nats per token)"),
         (flat(3.61, 1.5), "not", "LeRF at 30% does 80.5% of the damage of random removal, close to chance"),
         (flat(3.89, 1.5), "not", "LeRF at 30% is not clearly below every random ranking (3.89 against"),
-        (flat(4.5, 1.5), "not", "LeRF at 30% does 125.0% of the damage"),
+        (flat(4.5, 1.5), "not", "LeRF at 30% does 125.0% of the damage of random removal, more than chance"),
         (flat(2.5, 0.99), "not", "The log gap at 30% is not clearly above zero (+0.99 nats"),
         (flat(2.5, -1.5), "not", "The log gap at 30% is not clearly above zero (-1.5 nats"),
         (({0.1: 2.1, 0.3: 2.5}, {0.1: 2.6, 0.3: 4.0}), "partly", "too small at some rates (+0.5 at 10%)"),
@@ -148,6 +143,7 @@ def test_validity(seed: Any, expected: str, reason: str, random_first: bool) -> 
         (flat(2.6, 3.0), 3.5, "not", "above zero (+0.9 nats, with losses counted up to where the model is destroyed;"),
         (flat(2.4, 0.9), 3.0, "not", "the log gap at 30% is not clearly above zero"),
         (flat(3.1, 3.0), 3.0, "not", "is not clearly below every random ranking"),  # both destroyed
+        (flat(9.0, 3.0), 5.0, "not", "does 150.0% of the damage of random removal, with losses counted up to where"),
         (({0.1: 2.1, 0.3: 2.4, 0.5: 3.2}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.3}), 3.0, "not", "log gap at 30%"),
         (({0.1: 2.1, 0.3: 2.4, 0.5: 3.5}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.6}), 3.45, "faithful", "at every rate"),
         (({0.1: 2.1, 0.3: 2.4, 0.5: 3.4}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.6}), 3.45, "partly", "+0.05 at 50%"),
