@@ -27,7 +27,7 @@ _JOINT = "\n\n"
 _TITLE = re.compile(r"\s*= (?!= ).*(?<! =) =\s*")  # a heading of the first level
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _C4_DOCUMENTS = 2000  # about a million tokens: more than any default asks for, a few MB to fetch
-_ALTERNATIVE = "give a local file, --corpus PATH.txt or PATH.jsonl, or --corpus demo"
+_ALTERNATIVE = "choose another calibration text, demo or a file of your own: --corpus demo, PATH.txt or PATH.jsonl"
 
 
 class Text(NamedTuple):

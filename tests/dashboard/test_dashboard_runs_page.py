@@ -20,6 +20,7 @@ from dashboard.state import jobs, results
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.run import audit_plan as plans, field_types
+from engine.data import texts
 from engine.selectors.base import selector_ids
 
 page = partial(run_page, "runs")
@@ -142,6 +143,7 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
     assert "--preset=demo" in shown_command(page(runs_view="Start"))
 
 
+    assert f"another {app.selectbox(key='start_corpus').label.lower()}, demo or a file" in texts._ALTERNATIVE
 def kind_of(setting):
     """Numbers are typed, names and rates picked, texts picked or typed."""
     if setting.kind is int:

@@ -179,7 +179,7 @@ def test_c4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_offline_names_the_local_alternatives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    alternative = "give a local file, --corpus PATH.txt or PATH.jsonl, or --corpus demo"
+    alternative = "choose another calibration text, demo or a file of your own: --corpus demo, PATH.txt or PATH.jsonl"
     unreachable = "the Hugging Face hub cannot be reached (HF_HUB_OFFLINE is set)"
     expected = {
         "wikitext2": f"corpus wikitext2: it is not in the local cache and {unreachable}; {alternative}",

@@ -327,7 +327,7 @@ def test_texts_of_a_hub_that_fails(hub: FakeHub, monkeypatch: pytest.MonkeyPatch
     for name in ("wikitext2", "c4"):
         message = error_of(lambda name=name: read_text(name, "evaluation"))  # type: ignore[misc]
         assert message.startswith(f"corpus {name}: ")
-        assert "the Hugging Face hub answered 503; try later, or give a local file, --corpus PATH.txt" in message
+        assert "the Hugging Face hub answered 503; try later, or choose another calibration text" in message
 
 
 def test_a_line_names_no_secret() -> None:
