@@ -40,8 +40,9 @@ FOLDER, ZIP = "A folder on this machine", "A zip file"
 WHERE_LIMITED = ("Kept", "Tables")
 LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
-CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
+CURVES, VERDICT, EVERYTHING, CHOSEN = "Curves", "Verdict", "Everything", "Choose"
 OTHER = "Another model"
+_USUAL = "runs-usual-analyses"  # session state: what "What" stood at before anyone chose
 _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
 # Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
@@ -49,7 +50,7 @@ _ALSO_READS = {
     "sweep": (plans.SWEEP, plans.CURVES), "verdict": ("specific", "draws"), "joint": ("singles",),
     "claims-of": ("singles", "specific"),
 }  # fmt: skip
-_WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
+_WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), VERDICT: ("verdict", "sweep"), EVERYTHING: ("all",)}
 
 
 def render() -> None:
@@ -209,7 +210,11 @@ def _form(top: Path, found: Sequence[runs.Run]) -> None:
             "Preset", list(plans.PRESETS), "start_preset", default=fitting, place=second,
             title=lambda name: f"{name}: {plans.PRESETS[name].note}",
         )  # fmt: skip
-        what = selection.switch("What", (*_WHAT, CHOSEN), "start_what", default=CURVES)
+        usual = VERDICT if st.session_state.get("start_own_files") else CURVES
+        if st.session_state.get("start_what") == st.session_state.setdefault(_USUAL, usual) != usual:
+            st.session_state["start_what"] = usual
+        st.session_state[_USUAL] = usual
+        what = selection.switch("What", (*_WHAT, CHOSEN), "start_what", default=usual)
         analyses = _WHAT.get(what, ())
         if what == CHOSEN:
             offered: dict[str, Any] = {"selection_mode": "multi", "key": "start_analyses", "bind": "query-params"}
