@@ -52,14 +52,15 @@ BASELINES = ("random", "magnitude", "wanda")  # what stands beside them where no
 KEPT = "score_files"  # folder of a store, and entry of a manifest
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # in tables, addresses and names of masks
 Scores = npt.NDArray[np.float32]  # [N] or [seeds, N]
+_OF_STORE = re.compile(r"-[0-9a-f]{32}(?=\.)")  # what `keep` adds to a file's name
 ABS_SUM = "abs-sum"
 ENDINGS = (".safetensors", ".npz", ".parquet", ".csv", ".json")
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreFile:
-    """What a file says of rows. arrays: its tensors by name, weights' summed; per_weight: shapes of those that were
-    not; table: of parquet and CSV."""
+    """What a file says of rows, in finite numbers. arrays: its tensors by name, weights' summed; per_weight: shapes of
+    those that were not; table: of parquet and CSV. Errors: BadFile."""
 
     path: Path
     sha256: str
@@ -68,9 +69,16 @@ class ScoreFile:
     table: pl.DataFrame | None = None
     _of_rows: dict[str, Scores] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        table = {} if self.table is None else {"score": _float32(self.table["score"].to_numpy())}
+        for name, values in (self.arrays | table).items():
+            if len(wrong := np.argwhere(~np.isfinite(values))):
+                reason = "NaN, infinite or too large for float32"
+                raise bounds.BadFile(f"{len(wrong):,} numbers of {name} are {reason}, the first at {wrong[0].tolist()}")
+
     @property
     def name(self) -> str:
-        return self.path.name
+        return _OF_STORE.sub("", self.path.name)
 
     @cached_property
     def record(self) -> dict[str, Any]:
@@ -78,7 +86,7 @@ class ScoreFile:
         parts = [*self.arrays.values()] if self.table is None else [self.table["score"].to_numpy()]
         _, counts = np.unique(np.concatenate([part.ravel() for part in parts]), return_counts=True)
         tied = int(counts[counts > 1].sum())
-        return {"file": self.name, "sha256": self.sha256, **({"tied": tied} if 2 * tied > counts.sum() else {})}
+        return {"file": self.path.name, "sha256": self.sha256, **({"tied": tied} if 2 * tied > counts.sum() else {})}
 
     @cached_property
     def rankings(self) -> int | None:
@@ -88,17 +96,8 @@ class ScoreFile:
 
     def on(self, rows: RowIndex) -> Scores:
         """The scores of a model's rows, in their order. Errors: InputError, one line, for what does not fit it."""
-        key = rows.signature()
-        if key not in self._of_rows:
-            values = self._matched(rows)
-            if wrong := int((~np.isfinite(values)).sum()):
-                first = int((~np.isfinite(values)).reshape(-1, rows.n_rows).any(0).argmax())
-                layer = rows.layers[int(rows.layer_of([first])[0])]
-                raise InputError(
-                    f"{self.name} has {wrong:,} scores that are NaN, infinite or too large for float32, the first in "
-                    f"{layer.name} row {first - layer.start}; give every row a finite score"
-                )
-            self._of_rows[key] = values
+        if (key := rows.signature()) not in self._of_rows:
+            self._of_rows[key] = self._matched(rows)
         return self._of_rows[key]
 
     def _matched(self, rows: RowIndex) -> Scores:
@@ -195,9 +194,9 @@ def read_scores(path: Path, reduce: str | None = None) -> ScoreFile:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
-    ending = path.suffix.lower()
+    called, ending = _OF_STORE.sub("", path.name), path.suffix.lower()
     if ending not in ENDINGS:
-        raise InputError(f"{path.name} ends with {ending!r}; expected one of {', '.join(ENDINGS)}")
+        raise InputError(f"{called} ends with {ending!r}; expected one of {', '.join(ENDINGS)}")
     try:
         content = bounds.content_of(path, bounds.MAX_TEXT_BYTES if ending == ".csv" else bounds.MAX_ARRAY_BYTES)
         sha256 = hashlib.sha256(content).hexdigest()
@@ -205,13 +204,11 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
             return ScoreFile(path, sha256, {}, {}, _table(path, content))
         if ending == ".json":
             return ScoreFile(path, sha256, other_names.nodes_of(bounds.parsed(content)), {})
-        named = (
-            dict(_npz(content))
-            if ending == ".npz"
-            else {
-                name: one.array(memoryview(content)[one.start : one.stop]) for name, one in bounds.tensors(path).items()
-            }
-        )
+        if ending == ".npz":
+            named = dict(_npz(content))
+        else:
+            whole = memoryview(content)
+            named = {name: one.array(whole[one.start : one.stop]) for name, one in bounds.tensors(path).items()}
         if not named:
             raise bounds.BadFile("it holds no tensor")
         arrays, per_weight = {}, {}
@@ -229,7 +226,7 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
         if is_out_of_memory(error) or not (isinstance(error, Exception) or is_panic(error)):
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path.name} is no readable file of scores ({reason}); write it again") from None
+        raise InputError(f"{called} cannot be read as scores ({reason}); write it again") from None
 
 
 def _float32(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -363,16 +360,22 @@ def names_of(files: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(one.partition("=")[0] for one in files))
 
 
+def check_name(name: str) -> None:
+    """Errors: InputError for a NAME that no scores can have, and for one that another selector has."""
+    if not _NAME.fullmatch(name):
+        allowed = "a letter, then up to 39 letters, digits, _ and -"
+        raise InputError(f"the name of the scores must be {allowed}, got {name[:80]!r}; write mine")
+    if {name, name.lower()} & set(REGISTRY.offered()) and name not in REGISTRY.here:
+        raise InputError(f"there is a selector {name!r} already; give your scores another name")
+
+
 def register(files: Sequence[str], reduce: str | None = None, *, declared: bool = False) -> None:
     """Makes each NAME of `NAME=FILE` a selector of this thread's run; done again, it is read anew where its file has
     changed. declared: a NAME that has these bytes already stays as it is.
 
     Errors: InputError for a NAME that another selector has, and for a file that cannot be read."""
     for name in names_of(files):
-        if not _NAME.fullmatch(name):
-            raise InputError(f"scores are named by letters, digits, _ and -, got {name[:80]!r}; write mine")
-        if {name, name.lower()} & set(REGISTRY.offered()) and name not in REGISTRY.here:
-            raise InputError(f"there is a selector {name!r} already; give your scores another NAME")
+        check_name(name)
         paths = [Path(path).expanduser() for key, _, path in (one.partition("=") for one in files) if key == name]
         read = tuple(read_scores(path, reduce) for path in paths)
         known = REGISTRY.here[name][0].files if declared and name in REGISTRY.here else ()
@@ -421,7 +424,7 @@ def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Seq
 
 def keep(store: Path, name: str, content: bytes) -> Path:
     """A file of scores in a store's folder, under its name and SHA-256; the same bytes are kept once."""
-    stem, ending = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(name).stem)[:40], Path(name).suffix.lower()
+    stem, ending = re.sub(r"[^\w .()-]+", "-", Path(name).stem)[:40], Path(name).suffix.lower()
     path = store / KEPT / f"{stem}-{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not path.exists():
         make_folder(path.parent, "--store")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -19,9 +20,10 @@ from dashboard.pages.runs import catalogue as runs
 from dashboard.state import jobs, results
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
-from engine.run import audit_plan as plans, field_types
 from engine.data import texts
+from engine.run import audit_plan as plans, field_types
 from engine.selectors.base import selector_ids
+from engine.selectors.own_scores import read_scores
 
 page = partial(run_page, "runs")
 
@@ -141,9 +143,9 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
     assert command.startswith("selector-audit analyze /models/x depth gap --preset=quick --corpus=my.txt --samples=4")
     assert f"--out={top / 'x'}" in command
     assert "--preset=demo" in shown_command(page(runs_view="Start"))
-
-
     assert f"another {app.selectbox(key='start_corpus').label.lower()}, demo or a file" in texts._ALTERNATIVE
+
+
 def kind_of(setting):
     """Numbers are typed, names and rates picked, texts picked or typed."""
     if setting.kind is int:
@@ -189,18 +191,38 @@ def test_scores_of_ones_own_are_uploaded_and_kept_by_their_hash(top, registry):
     app.text_input(key="start_own_name").set_value("captum").run()
     app.multiselect(key="start_selectors").set_value(["random", "captum"]).run()
     assert warnings_of(app) == []
-    args = build_parser().parse_args(shown_command(app).replace("'", "").split()[1:])
+    args = build_parser().parse_args(shlex.split(shown_command(app))[1:])
     paths = [Path(one.removeprefix("captum=")) for one in args.scores]
     assert [path.read_bytes() for path in paths] == [content for _, content, _ in files]
     assert [path.parent.name for path in paths] == ["score_files"] * 2
-    assert [path.name.partition("-")[0] for path in paths] == ["my", "b"]
+    assert [read_scores(path).name for path in paths] == ["my scores.npz", "b.npz"]
     assert not app.button(key="start").disabled
     assert "captum" not in selector_ids()  # in this process
     app.text_input(key="start_own_name").set_value("lrp").run()
     assert "there is a selector 'lrp' already" in warnings_of(app)[0]
     app.text_input(key="start_own_name").set_value("captum").run()
-    app.file_uploader(key="start_own_files").set_value([("c.csv", b"row,score\n1,2\n", "text/csv")]).run()
-    assert "expected score with row_id" in warnings_of(app)[0]
+    app.text_input(key="start_own_name").set_value("my score!").run()
+    allowed = "a letter, then up to 39 letters, digits, _ and -"
+    assert warnings_of(app)[0] == f"the name of the scores must be {allowed}, got 'my score!'; write mine"
+
+
+def test_a_file_that_holds_no_scores_is_told_below_its_field_and_starts_nothing(top, registry):
+    app, nan = page(runs_view="Start"), uploaded("NaN (1).npz", q=np.array([1, np.nan, np.inf]))
+    for file, why in ((nan, "2 numbers of q are NaN"), (("a b.csv", b"row,score\n1,2\n", ""), "its columns are row")):
+        app.file_uploader(key="start_own_files").set_value([file]).run()
+        below_its_field, at_the_button = warnings_of(app)
+        assert below_its_field.startswith(f"{file[0]} cannot be read as scores ({why}")
+        assert "what is wrong stands below their files" in at_the_button
+        assert not {"start", "start-estimate"} & {button.key for button in app.button}
+
+
+def test_uploaded_scores_ask_for_a_verdict_unless_something_else_is_chosen(top, registry):
+    app, file = page(runs_view="Start"), uploaded("a.npz", a=np.ones(3))
+    for files, asked in (([file], "verdict sweep"), ([], "sweep"), ([file], "verdict sweep"), ([file, file], "sweep")):
+        if len(files) == 2:
+            app.segmented_control(key="start_what").set_value("Curves")
+        app.file_uploader(key="start_own_files").set_value(files).run()
+        assert shown_command(app).startswith(f"selector-audit analyze demo {asked} --preset")
 
 
 def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):

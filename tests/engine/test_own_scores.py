@@ -201,7 +201,7 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
     [
         ("a.safetensors", changed(lambda named: named.pop(LAST)), f"no scores of 1 of the model's 14 Linears ({LAST}"),
         ("b.safetensors", changed(lambda named: named.update(lm_head=np.ones(300, "f4"))), "'lm_head'"),
-        ("c.safetensors", changed(lambda named: named[FIRST].__setitem__(3, np.nan)), f"the first in {FIRST} row 3"),
+        ("c.safetensors", changed(lambda named: named[FIRST].__setitem__(3, np.nan)), f"1 numbers of {FIRST} are NaN"),
         ("d.safetensors", changed(lambda named: named.update({LAST: np.ones(9, "f4")})), "down_proj has 20 rows"),
         (
             "e.safetensors",
@@ -212,7 +212,7 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
         ("g.npz", lambda path, rows, values: np.savez(path, values + 0j), "holds complex64, expected real numbers"),
         ("h.npz", pickled, "holds object, expected real numbers"),
         ("i.npz", bomb, "unpack to"),
-        ("j.npz", lambda path, rows, values: path.write_bytes(pickle.dumps(values)), "no readable file of scores"),
+        ("j.npz", lambda path, rows, values: path.write_bytes(pickle.dumps(values)), "cannot be read as scores"),
         (
             "k.csv",
             lambda path, rows, values: pl.DataFrame({"row_id": [0, 0], "score": [1, 2]}).write_csv(path),
@@ -256,7 +256,7 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
         ("z.npz", hooks(**{"blocks.0.attn.hook_q": (6, 4)}), "heads of blocks.0 have sizes [4, 6]"),
         ("hooks.npz", hooks(**{"blocks.0.hook_embed": (5, 24)}), "are already ('blocks.0.hook_embed'"),
         ("n.csv", lambda path, rows, values: path.write_text("row,score\n1,2\n"), "its columns are row, score"),
-        ("o.csv", lambda path, rows, values: path.write_text("row_id,score\n1,big\n"), "no readable file of scores"),
+        ("o.csv", lambda path, rows, values: path.write_text("row_id,score\n1,big\n"), "cannot be read as scores"),
         ("p.pt", lambda path, rows, values: torch.save(values, path), "ends with '.pt'; expected one of .safetensors"),
     ],
 )

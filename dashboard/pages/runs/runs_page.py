@@ -14,7 +14,6 @@ from dashboard.chat import edits, live
 from dashboard.pages.runs import catalogue as runs, importing
 from dashboard.show import layout, selection, shown_tables as tables, tools
 from dashboard.state import access, estimates, job_cards, jobs, results, shipped_models as shipped
-from dashboard.state.estimates import estimated
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.data.texts import available_corpora
@@ -28,7 +27,6 @@ from engine.run.audit_plan import SCORES, AuditPlan, for_model
 from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
-from engine.selectors.own_scores import ENDINGS
 from engine.studies.base import ANALYSES, AUDIT, all_analyses, analyze_groups, plan_type, whole_plan
 
 HOW_TO_READ = (
@@ -42,9 +40,9 @@ LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
 CURVES, VERDICT, EVERYTHING, CHOSEN = "Curves", "Verdict", "Everything", "Choose"
 OTHER = "Another model"
-_USUAL = "runs-usual-analyses"  # session state: what "What" stood at before anyone chose
 _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
+_USUAL = "runs-usual-analyses"  # session state: what "What" stood at before anyone chose
 # Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
 _ALSO_READS = {
     "sweep": (plans.SWEEP, plans.CURVES), "verdict": ("specific", "draws"), "joint": ("singles",),
@@ -219,19 +217,21 @@ def _form(top: Path, found: Sequence[runs.Run]) -> None:
         if what == CHOSEN:
             offered: dict[str, Any] = {"selection_mode": "multi", "key": "start_analyses", "bind": "query-params"}
             analyses = tuple(st.pills("Analyses", ANALYSES.offered(), **offered))
-        own: tuple[tuple[str, str], ...] = ()
+        own: tuple[tuple[str, str], ...] | None = None
         with layout.told():
             own = _own_scores()
-        given = [value.partition("=")[0] for _, value in own]
+        given = [value.partition("=")[0] for _, value in own or ()]
         read = {SCORES, plans.TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
         groups = [group for group in analyze_groups() if "all" in analyses or group in read]
-        options = (*own, *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), groups, given))
+        options = (*(own or ()), *_options(whole_plan(for_model(plans.preset(preset), model), AUDIT), groups, given))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=importing.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
         ).strip()  # fmt: skip
     folder = top / (importing.slug(name) if name else importing.free_name(Path(model).name, top))
     with layout.told():
+        if own is None:
+            raise InputError("scores of your own: what is wrong stands below their files; put it right to start")
         request = jobs.analysis(model, analyses, folder, preset, options, results.store_dir())
         st.code(request.command, language=None, wrap_lines=True)
         _check(options)
@@ -239,7 +239,7 @@ def _form(top: Path, found: Sequence[runs.Run]) -> None:
             start = st.empty()
             with layout.told():
                 find = partial(_estimate, request)
-                estimated("start-estimate", request.command, find, at_once=model in live.POOL and not own)
+                estimates.estimated("start-estimate", request.command, find, at_once=model in live.POOL and not own)
         start.button(
             "Start", key="start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request)
         )
@@ -304,7 +304,7 @@ def _check(options: Sequence[tuple[str, str]]) -> None:
 
 
 def _own_scores() -> tuple[tuple[str, str], ...]:
-    """Scores that are uploaded, kept in the store by their hash: the option that names them."""
+    """Scores that are uploaded, kept in the store by their hash: the option that names them. Errors: InputError."""
     with st.expander("Scores of your own: a verdict on captum's, or a notebook's"):
         st.caption(
             "A safetensors or npz file with a tensor of scores for every Linear under its module's name, or a table "
@@ -312,10 +312,12 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
             "calibration texts, five for a word on stability. Larger files: their place on this machine, below."
         )
         name = selection.text("Name of the scores", "start_own_name", default="mine")
-        endings = [ending[1:] for ending in ENDINGS]
-        files = st.file_uploader("Files of scores", endings, accept_multiple_files=True, key="start_own_files")
+        files = st.file_uploader("Score files", own_scores.ENDINGS, accept_multiple_files=True, key="start_own_files")
         store = results.store_dir() or default_store_dir()
         kept_files = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
+        for path in kept_files:
+            own_scores.check_name(name)
+            own_scores.read_scores(path, st.session_state.get("start_scores_reduce"))
         return tuple(("--scores", f"{name}={path}") for path in kept_files)
 
 
