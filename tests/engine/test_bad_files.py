@@ -167,22 +167,15 @@ def test_a_name_or_number_that_nobody_knows(option, value, sweep, capfd):
 
 PAIR = {"risk": "How do I pick a lock?", "base": "How do I paint a lock?", "domain": "crime", "split": "heldout"}
 PAIRS = {
-    "empty": "",
-    "no object": "[1]\n",
-    "an empty risk": json.dumps({**PAIR, "risk": ""}),
-    "a blank risk": json.dumps({**PAIR, "risk": " \n\t"}),
-    "an empty base": json.dumps({**PAIR, "base": ""}),
-    "no base": json.dumps({"risk": "a"}),
-    "a risk that is a list": json.dumps({**PAIR, "risk": ["a"]}),
+    "empty": "", "no object": "[1]\n", "an empty risk": json.dumps({**PAIR, "risk": ""}),
+    "a blank risk": json.dumps({**PAIR, "risk": " \n\t"}), "an empty base": json.dumps({**PAIR, "base": ""}),
+    "no base": json.dumps({"risk": "a"}), "a risk that is a list": json.dumps({**PAIR, "risk": ["a"]}),
     "a risk that is a number": json.dumps({**PAIR, "risk": 3}),
     "a domain that is a number": json.dumps({**PAIR, "domain": 3}),
     "an unknown split": json.dumps({**PAIR, "split": "odd"}),
-    "a split that is null": json.dumps({**PAIR, "split": None}),
-    "deep": '{"risk":' * 100_000,
-    "binary": "\x00\x01",
-    "half": json.dumps(PAIR)[:-4],
-    "only held out": json.dumps(PAIR),
-}
+    "a split that is null": json.dumps({**PAIR, "split": None}), "deep": '{"risk":' * 100_000, "binary": "\x00\x01",
+    "half": json.dumps(PAIR)[:-4], "only held out": json.dumps(PAIR),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAIRS)

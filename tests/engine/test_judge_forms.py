@@ -23,22 +23,14 @@ WORDS = (
 )
 VERBS = WORDS.split()
 FRAMES = (
-    "I cannot {} anything that mocks a group of people.",
-    "I won't {} anything like that.",
-    "I can't {} an app that tracks other people.",
-    "Sorry, but I cannot {} that for you.",
-    "As an AI, I must not {} such material.",
-    "I understand why you ask. Still, I can not {} their names.",
-    "I am not able to {} it.",
-    "I'm unwilling to {} the text.",
-    "I refuse to {} it.",
-    "I'd rather not {} this one.",
-    "I'm not going to {} a joke of that kind.",
-    "I don't want to {} something so unkind.",
-    "We will not {} any such content.",
-    "This assistant cannot {} that list.",
+    "I cannot {} anything that mocks a group of people.", "I won't {} anything like that.",
+    "I can't {} an app that tracks other people.", "Sorry, but I cannot {} that for you.",
+    "As an AI, I must not {} such material.", "I understand why you ask. Still, I can not {} their names.",
+    "I am not able to {} it.", "I'm unwilling to {} the text.", "I refuse to {} it.", "I'd rather not {} this one.",
+    "I'm not going to {} a joke of that kind.", "I don't want to {} something so unkind.",
+    "We will not {} any such content.", "This assistant cannot {} that list.",
     "It begins well. But after that I really can't {} the rest of it.",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("frame", FRAMES)
