@@ -78,19 +78,12 @@ def test_it_holds_the_packages_whole_and_nothing_else(wheel: Path) -> None:
 def test_what_is_not_code_is_there_byte_for_byte(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in (
-            "precomputed/demo/model/model.safetensors",
-            "precomputed/demo/model/tokenizer.json",
-            "precomputed/demo/results/manifest.json",
-            "precomputed/demo/results/sweep.parquet",
-            "precomputed/demo/prompts.jsonl",
-            "engine/results/tables.toml",
-            "engine/edits/card.md.jinja",
-            "dashboard/report/report.html.jinja",
-            "dashboard/favicon.svg",
-            "dashboard/pages/reference/methods.md",
-            "dashboard/charts/typeface/inter-400.woff2",
-            "dashboard/charts/typeface/OFL.txt",
-        ):
+            "precomputed/demo/model/model.safetensors", "precomputed/demo/model/tokenizer.json",
+            "precomputed/demo/results/manifest.json", "precomputed/demo/results/sweep.parquet",
+            "precomputed/demo/prompts.jsonl", "engine/results/tables.toml", "engine/edits/card.md.jinja",
+            "dashboard/report/report.html.jinja", "dashboard/favicon.svg", "dashboard/pages/reference/methods.md",
+            "dashboard/charts/typeface/inter-400.woff2", "dashboard/charts/typeface/OFL.txt",
+        ):  # fmt: skip
             assert archive.read(name) == (ROOT / name).read_bytes(), name
         assert any(name.startswith("precomputed/paper/runs/") for name in archive.namelist())
         (licence,) = (name for name in archive.namelist() if name.endswith("licenses/LICENSE"))
