@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,9 @@ def _first(
     kinds: Sequence[str], stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None
 ) -> str:
     if results.STORE_VARIABLE in os.environ:
-        return MINE
+        with suppress(InputError):  # a store without results says so where My results is chosen
+            results.find_runs(results.results_dir())
+            return MINE
     for stem in stems:
         for title, folder in shipped.folders().items():
             is_there = (folder / f"{stem}.parquet").is_file()
