@@ -41,7 +41,7 @@ def two_runs(tmp_path, monkeypatch):
 def test_a_store_without_results_opens_on_what_is_shipped(tmp_path, monkeypatch):
     (tmp_path / "cells").mkdir()
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    assert picker(("sweep",)).selectbox(key="source").value == "SmolLM2-135M"
+    assert picker(("sweep",)).selectbox(key="source").value == "Shipped model"
 
 
 def test_a_run_and_its_model_are_chosen_by_the_url(two_runs):
