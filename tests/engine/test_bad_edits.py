@@ -35,28 +35,21 @@ def mask(tiny_llama, tmp_path):
 
 
 MASKS = {
-    "ids beyond the rows": {"removed": np.array([1, 288])},
-    "ids below zero": {"removed": np.array([-1, 2])},
-    "ids twice": {"removed": np.array([1, 1, 2])},
-    "ids as fractions": {"removed": np.array([1.0, 2.5])},
-    "ids as truths": {"removed": np.ones(288, dtype=bool)},
-    "a table of ids": {"removed": np.arange(4).reshape(2, 2)},
-    "a giant id": {"removed": np.array([2**62])},
-    "no ids": {"removed": np.array([], dtype=np.int64)},
+    "ids beyond the rows": {"removed": np.array([1, 288])}, "ids below zero": {"removed": np.array([-1, 2])},
+    "ids twice": {"removed": np.array([1, 1, 2])}, "ids as fractions": {"removed": np.array([1.0, 2.5])},
+    "ids as truths": {"removed": np.ones(288, dtype=bool)}, "a table of ids": {"removed": np.arange(4).reshape(2, 2)},
+    "a giant id": {"removed": np.array([2**62])}, "no ids": {"removed": np.array([], dtype=np.int64)},
     "all rows": {"removed": np.arange(288)},
     "another model": {"change": {"model": {"id": "other", "weights_hash": "0" * 64}}},
-    "a model that is a list": {"change": {"model": []}},
-    "no model": {"change": {"model": None}},
+    "a model that is a list": {"change": {"model": []}}, "no model": {"change": {"model": None}},
     "a hash that is a number": {"change": {"model": {"id": "x", "weights_hash": 3}}},
-    "no spec": {"change": {"spec": None}},
-    "a spec that is a list": {"change": {"spec": [1]}},
+    "no spec": {"change": {"spec": None}}, "a spec that is a list": {"change": {"spec": [1]}},
     "an unknown order": {"change": {"spec": {"selector": "random", "order": "odd", "rate": 0.1}}},
     "a lambda below zero": {"change": {"spec": {"selector": "lrp", "domain": "d", "lambda": -1, "k": 0.1}}},
     "a lambda that is a text": {"change": {"spec": {"selector": "lrp", "domain": "d", "lambda": "x", "k": 0.1}}},
     "a k of all": {"change": {"spec": {"selector": "lrp", "domain": "d", "lambda": 0.5, "k": 1}}},
-    "eight-bit floats": {"kind": ("F8_E4M3", [4], b"\1\2\3\4")},
-    "half floats": {"kind": ("BF16", [2], b"\1\2\3\4")},
-}
+    "eight-bit floats": {"kind": ("F8_E4M3", [4], b"\1\2\3\4")}, "half floats": {"kind": ("BF16", [2], b"\1\2\3\4")},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MASKS)

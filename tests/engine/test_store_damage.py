@@ -122,22 +122,16 @@ def pipe_instead(path):
 
 
 FILE_HARMS = {
-    "emptied": set_bytes(lambda content: b""),
-    "one byte left": set_bytes(lambda content: content[:1]),
+    "emptied": set_bytes(lambda content: b""), "one byte left": set_bytes(lambda content: content[:1]),
     "cut at 9": set_bytes(lambda content: content[:9]),
     "cut in half": set_bytes(lambda content: content[: len(content) // 2]),
-    "last byte gone": set_bytes(lambda content: content[:-1]),
-    "first bit flipped": set_bytes(flipped(0)),
-    "bit flipped in the middle": set_bytes(flipped(0.5, 3)),
-    "last bit flipped": set_bytes(flipped(1.0, 7)),
+    "last byte gone": set_bytes(lambda content: content[:-1]), "first bit flipped": set_bytes(flipped(0)),
+    "bit flipped in the middle": set_bytes(flipped(0.5, 3)), "last bit flipped": set_bytes(flipped(1.0, 7)),
     "garbage": set_bytes(lambda content: bytes(range(256)) * 40),
-    "zeros": set_bytes(lambda content: bytes(len(content))),
-    "JSON": set_bytes(lambda content: b'{"window_nats": 3}'),
-    "half JSON": set_bytes(lambda content: b'{"window_nats": [1.'),
-    "a folder": folder_instead,
-    "a link to itself": loop_instead,
-    "a pipe": pipe_instead,
-}
+    "zeros": set_bytes(lambda content: bytes(len(content))), "JSON": set_bytes(lambda content: b'{"window_nats": 3}'),
+    "half JSON": set_bytes(lambda content: b'{"window_nats": [1.'), "a folder": folder_instead,
+    "a link to itself": loop_instead, "a pipe": pipe_instead,
+}  # fmt: skip
 
 
 def check(store, whole, capsys, computed):
@@ -195,28 +189,19 @@ def test_arrays_of_another_key_or_another_content(store, whole, capsys):
 
 CELL_HARMS: dict[str, tuple[Any, ...]] = {
     "one digit": ("value = replace(value, '7.25', '7.35')",),
-    "one letter": ("value = replace(value, 'window', 'Window')",),
-    "emptied": ("value = ?", b""),
+    "one letter": ("value = replace(value, 'window', 'Window')",), "emptied": ("value = ?", b""),
     "cut in half": ("value = substr(value, 1, length(value) / 2)",),
     "last byte gone": ("value = substr(value, 1, length(value) - 1)",),
-    "half JSON": ("value = ?", b'{"window_nats": [0.1, 7.'),
-    "a list": ("value = ?", b"[1, 2]"),
-    "a number": ("value = ?", b"3"),
-    "null": ("value = ?", b"null"),
+    "half JSON": ("value = ?", b'{"window_nats": [0.1, 7.'), "a list": ("value = ?", b"[1, 2]"),
+    "a number": ("value = ?", b"3"), "null": ("value = ?", b"null"),
     "another type": ("value = ?", b'{"window_nats": "abc", "text": 3}'),
-    "nested too deep": ("value = ?", b"[" * 100_000),
-    "no Unicode": ("value = ?", b"\xff\xfe{"),
-    "SQL number": ("value = ?", 10**12),
-    "SQL null": ("value = NULL",),
-    "SQL text": ("value = ?", "{}"),
-    "another checksum": ("tag = ?", "0" * 64),
-    "checksum of another type": ("tag = ?", 7),
-    "mode of a file": ("mode = 2",),
-    "unknown mode": ("mode = 9",),
-    "mode of another type": ("mode = 'x'",),
+    "nested too deep": ("value = ?", b"[" * 100_000), "no Unicode": ("value = ?", b"\xff\xfe{"),
+    "SQL number": ("value = ?", 10**12), "SQL null": ("value = NULL",), "SQL text": ("value = ?", "{}"),
+    "another checksum": ("tag = ?", "0" * 64), "checksum of another type": ("tag = ?", 7),
+    "mode of a file": ("mode = 2",), "unknown mode": ("mode = 9",), "mode of another type": ("mode = 'x'",),
     "file outside the store": ("mode = 2, filename = ?", "/etc/hostname"),
     "file above the store": ("mode = 2, filename = ?", "../../outside"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("harm", CELL_HARMS.values(), ids=CELL_HARMS)

@@ -1,5 +1,6 @@
 """The shipped audit of Gemma-3-270m: its tables hold together, and its README says what they hold."""
 
+import math
 import re
 
 import polars as pl
@@ -8,17 +9,19 @@ import pytest
 from dashboard.state import shipped_models as shipped
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
+from engine.run.scoring import read_scores
 from engine.studies.estimate_words import removal_budgets, share_text
 from precomputed import gemma_dir
 
 RESULTS = gemma_dir() / "results"
+FIRST = ("fisher", "ig", "consensus2", "lrp", "wanda", "mean_activation")
 TEXT = (gemma_dir() / "README.md").read_text("utf-8")
 
 
 def test_tables_are_whole_and_of_one_run() -> None:
     named = set(read_manifest(RESULTS)["files"])
     assert named == {path.name for path in RESULTS.iterdir()} - {"manifest.json"}
-    assert {read_table(RESULTS, stem)["model"].n_unique() for stem in table_names(RESULTS)} == {1}
+    assert {read_table(RESULTS, stem)["model"].n_unique() for stem in table_names(RESULTS) if stem != "rows"} == {1}
     budget = read_table(RESULTS, "budget")
     assert budget.filter(pl.col("nll") > pl.col("dense_nll") + pl.lit(2.0).log()).is_empty()
 
@@ -65,6 +68,33 @@ def test_readme_says_what_parts_and_controls_cost() -> None:
     one = {name: cost[name][0] for name in ("consensus2", "ig", "lrp")}
     told = f"consensus2 costs {one['consensus2']} nats, ig {one['ig']}, lrp {one['lrp']}. With the ranks under ig "
     assert f"{told}shuffled it costs {' to '.join(cost['rank_randomised'])}." in " ".join(TEXT.split())
+
+
+def test_readme_says_what_the_model_says_and_can_do() -> None:
+    replies = read_table(RESULTS, "sweep_replies").filter(prompt="What is the capital of France?")
+    sweep = read_table(RESULTS, "sweep")
+    lines = re.findall(r"^\| (none|(\w+)'s (lowest|highest) ([\d.]+)%) \| (.+) \| `(.+)` \|$", TEXT, re.MULTILINE)
+    assert len(lines) == 10
+    for _, name, end, share, perplexity, begins in lines:
+        order = {"selector": name or "fisher", "order": "morf" if end == "highest" else "lerf"}
+        near = (pl.col("rate") - float(share or 0) / 100).abs() < 1e-9
+        assert f"{math.exp(sweep.filter(near, **order)['nll'][0]):.3g}" == perplexity
+        assert replies.filter(near, **order)["reply"][0].strip().startswith(begins)
+    table = read_table(RESULTS, "downstream").filter(order="lerf")
+    means = table.group_by("selector", "rate", "task").agg(pl.col("accuracy").mean())
+    lines = re.findall(r"^\| ([\w ,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)
+    assert [title.partition(",")[0] for title, *_ in lines] == ["as it is", *FIRST, "magnitude", "random"]
+    for title, *shares in lines:
+        name, rate = ("fisher", 0.0) if title == "as it is" else (title.partition(",")[0], 0.1)
+        for task, share in zip(("plain_facts", "arithmetic", "continuation"), shares, strict=True):
+            (mean,) = means.filter(pl.col("rate") == rate, selector=name, task=task)["accuracy"]
+            assert float(share) == pytest.approx(mean, abs=0.0051), (title, task)
+
+
+def test_scores_are_there_for_every_selector() -> None:
+    scores = read_scores(RESULTS)
+    assert scores.pop("random").shape == (1, 124_416)
+    assert {name: values.shape for name, values in scores.items()} == dict.fromkeys([*FIRST, "magnitude"], (124_416,))
 
 
 def test_it_is_among_what_pages_offer() -> None:
