@@ -38,6 +38,9 @@ def test_the_shipped_scores_open():
     assert not list(app.warning)
     assert alt(app).startswith("Consensus-2 removes ")
     assert [app.selectbox(key=key).value for key in ("block", "projection")] == [0, "q_proj"]
+    gemma = page(source="Gemma-3-270m")
+    assert gemma.text_input(key="row_model").value == "gemma-3-270m.Q4_K_M.gguf"  # which is not at hand
+    assert alt(gemma).startswith("Consensus-2 removes ")
 
 
 @pytest.mark.parametrize(

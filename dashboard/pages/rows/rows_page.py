@@ -16,6 +16,7 @@ from dashboard.pages.rows.row_cell import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
 from dashboard.state import access, results, shipped_models as shipped, sources
+from dashboard.state.scores import SCORES
 from dashboard.state.sources import MINE
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
@@ -89,12 +90,13 @@ def _ticked(found: Scored) -> Mask:
 
 
 def _source() -> Scored:
-    with_scores = [title for title in shipped.folders() if shipped.scored_folder(shipped.IDS[title])]
+    with_scores = [title for title, folder in shipped.folders().items() if (folder / SCORES).is_file()]
     offered = [*(with_scores or shipped.folders()), MINE]
     kind = selection.choose("Results", offered, "source", default=_first(offered[0]), keep=True)
-    if kind != MINE:
-        return scored.read(shipped.folders()[kind])
-    scores = scored.read(sources.own_run("`selector-audit score`", scored.find))
+    own = kind == MINE
+    scores = scored.read(sources.own_run("`selector-audit score`", scored.find) if own else shipped.folders()[kind])
+    if not own and shipped.IDS[kind] in shipped.models():
+        return scores
     if st.session_state.get(_RUN, scores.folder) != scores.folder:
         st.session_state["row_model"] = scores.load_from  # another run's model would stay otherwise
     st.session_state[_RUN] = scores.folder
