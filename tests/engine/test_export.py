@@ -235,15 +235,10 @@ def test_the_command_exports_a_cell_of_a_contrast(
     assert "base_model" not in front_matter(card)  # a local folder
     assert WARNING == "diagnostic artifact, not for deployment"
     for expected in (
-        WARNING,
-        "Rescue point",
-        tiny_llama.weights_hash,
-        printed["mask_hash"],
-        "| mmlu.before | 0.4 |",
+        WARNING, "Rescue point", tiny_llama.weights_hash, printed["mask_hash"], "| mmlu.before | 0.4 |",
         "| crime, risk prompts refused | 0 of 2 before, 0 of 2 after",
-        "| crime, base prompts refused | 0 of 2 before, 0 of 2 after",
-        "| pairs | 4 of pairs.jsonl, SHA-256",
-    ):
+        "| crime, base prompts refused | 0 of 2 before, 0 of 2 after", "| pairs | 4 of pairs.jsonl, SHA-256",
+    ):  # fmt: skip
         assert expected in card
     over_refusal = card.split("## Over-refusal")[1].split("## ")[0]
     assert "benign" in over_refusal

@@ -11,6 +11,7 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.run.scoring import read_scores
 from engine.studies.estimate_words import removal_budgets, share_text
+from engine.studies.protocols.protocol_claims import flip_rate
 from precomputed import gemma_dir
 
 RESULTS = gemma_dir() / "results"
@@ -89,6 +90,15 @@ def test_readme_says_what_the_model_says_and_can_do() -> None:
         for task, share in zip(("plain_facts", "arithmetic", "continuation"), shares, strict=True):
             (mean,) = means.filter(pl.col("rate") == rate, selector=name, task=task)["accuracy"]
             assert float(share) == pytest.approx(mean, abs=0.0051), (title, task)
+
+
+def test_readme_says_what_hangs_on_the_protocol() -> None:
+    claims, text = read_table(RESULTS, "protocols_claims"), " ".join(TEXT.split())
+    surely, perhaps = (f"{rate:.0%}" for rate in flip_rate(claims) or (-1, -1))
+    assert f"**Flip rate: {surely}** of the pairs that any protocol puts in order, perhaps {perhaps}." in text
+    count = dict(claims["claim_verdict"].value_counts().iter_rows())
+    told = f"of {claims.height} pairs of scores {count['unopposed']} .* {count['contested']} perhaps .* for "
+    assert re.search(f"{told}{count['undecided']} no protocol", text)
 
 
 def test_scores_are_there_for_every_selector() -> None:
