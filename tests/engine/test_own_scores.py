@@ -326,16 +326,17 @@ def test_a_file_scores_as_the_selector_that_it_was_made_from(call, tmp_path, tin
 
 def test_masks_and_manifests(call, tmp_path, tiny_llama, rows, values):
     scores = np.random.default_rng(1).normal(size=rows.n_rows).astype(np.float32)  # below zero too
-    files = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    files, mask = [tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "mask.safetensors"
     np.savez(files[0], scores)
-    np.savez(files[1], values)
-    mask = tmp_path / "mask.safetensors"
+    np.savez(files[1], np.sign(values - 9))
     words = ["mask", tiny_llama.id, "--scores", f"mine={files[0]}", "--scores", f"b={files[1]}", "--rate", "25%"]
     assert call(*words, "--selector", "mine", "--order", "lerf", "--out", mask, "--store", tmp_path / "s")[0] == 0
     removed, about = read_mask(mask, rows.n_rows)
     assert removed.tolist() == lowest(scores.tolist(), rows.n_rows // 4)
     recorded = spec_of(about)["scores"]["score_files"]
     assert recorded["mine"] == [{"file": "a.npz", "sha256": hashlib.sha256(files[0].read_bytes()).hexdigest()}]
+    _, _, err = call("score", tiny_llama.id, "--scores", f"b={files[1]}", "--selectors", "b", "--store", tmp_path / "s")
+    assert f"{rows.n_rows - 1} scores of b are equal to another one of them, and such rows go in the order of" in err
 
 
 def test_one_ranking_per_seed(call, tmp_path, tiny_llama, rows):
