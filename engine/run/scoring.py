@@ -29,10 +29,10 @@ from engine.results.store import Arrays, Store
 from engine.run.audit_plan import AuditPlan, ScorePlan
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import compute_scores, own_scores
-from engine.selectors.base import Objective, formula, get_selector, titles_record, with_needs
+from engine.selectors.base import formula, get_selector, titles_record, with_needs
 from engine.selectors.passes import EXPERTS
 from engine.selectors.scoring_run import KeptSums, ScoringRun, check_model, nested_scores
-from engine.selectors.window_sums import ActivationStatistics, checked_asks
+from engine.selectors.window_sums import ActivationStatistics, Statistic, checked_asks
 
 LeftOut = dict[str, str]  # selector -> why this model has no scores of it
 
@@ -294,7 +294,7 @@ _OF_ACTIVATIONS: dict[str, Callable[[ActivationStatistics], tuple[float, int]]] 
     "wanda": lambda of: (sum(float(rms.square().sum()) for rms in of.input_rms), 0),
     "mean_activation": lambda of: (float(of.output_mean_abs.sum()), 1),
 }
-WINDOWS = 4  # the first calibration windows, which are read twice more
+WINDOWS = 4  # the first calibration windows, which are read once more
 TOO_MUCH = 0.2  # a share that is told; an even one is 1 / (tokens - 1)
 
 
@@ -303,9 +303,8 @@ def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progre
     the first position of a window, behind what stands before it. For mean_activation outputs stand in the place of
     relevances, for wanda squares of inputs, of all T positions.
 
-    share = 1 - (T - 2) sum_i E'_i / ((T - 1) sum_i E_i), E over the T - 1 predicting positions of the first `WINDOWS`
-    calibration windows, E' without the first of them. Empty where the plan skips positions, for windows of two tokens,
-    and for models with routed experts."""
+    Of the T - 1 predicting positions of the first `WINDOWS` calibration windows, which are read once more. Empty where
+    the plan skips positions, for windows of two tokens, and for models with routed experts."""
     asked = {name: checked_asks(get_selector(name).asks) for name in plan.selectors}
     of_tokens = {name: asks[0] for name, asks in asked.items() if asks and asks[0][1] in ("abs", "square")}
     forward = [name for name in plan.selectors if name in _OF_ACTIVATIONS]
@@ -316,18 +315,15 @@ def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progre
     tokens = windows.input_ids.shape[1]
     if tokens < 3:
         return {}
-    sums = []
-    for skipped in (0, 1):
-        run = ScoringRun(
-            loaded, windows, objective=cast(Objective, plan.objective), progress=progress,
-            asked=tuple(of_tokens.values()), skip_first=skipped,
-        )  # fmt: skip
-        means = {name: float(run.mean_relevance(*one).sum()) for name, one in of_tokens.items()}
-        sums.append({name: mean * (tokens - 1 - skipped) for name, mean in means.items()})
-        for name in forward:
-            total, unread = _OF_ACTIVATIONS[name](run.activations())
-            sums[-1][name] = total * (tokens - unread - skipped)
-    return {name: 1 - sums[1][name] / whole if whole else 0.0 for name, whole in sums[0].items()}
+    firsts = {name: (method, cast(Statistic, f"first {kind}")) for name, (method, kind) in of_tokens.items()}
+    how: Any = {"objective": plan.objective, "asked": (*of_tokens.values(), *firsts.values()), "progress": progress}
+    of_all, later = (ScoringRun(loaded, windows, **how, skip_first=skipped) for skipped in (0, 1))
+    parts = {name: [float(of_all.mean_relevance(*it[name]).sum()) for it in (firsts, of_tokens)] for name in of_tokens}
+    for name in forward:
+        (total, unread), (rest, _) = (_OF_ACTIVATIONS[name](run.activations()) for run in (of_all, later))
+        total, rest = total * (tokens - unread), rest * (tokens - unread - 1)
+        parts[name] = [total - rest, total]
+    return {name: first / whole if whole else 0.0 for name, (first, whole) in parts.items()}
 
 
 def told(shares: Mapping[str, float]) -> list[str]:

@@ -19,13 +19,15 @@ from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS, Method, relevances
 from engine.selectors.passes import Seen, counted, embed, objective_gradient, on_cpu, rows_summed, watching, wide
 
-Statistic = Literal["abs", "signed", "square"]
+Statistic = Literal["abs", "signed", "square", "first abs", "first square"]
 Asked = tuple[Method, Statistic]  # a method and what is summed of its relevance
-# Relevance [B, T, rows] -> [rows], accumulated in its own dtype within a batch.
+# Relevance [B, T, rows] -> [rows], accumulated in its own dtype within a batch; `first`: of the first position alone.
 SUMS: dict[Statistic, Callable[[Tensor], Tensor]] = {
     "abs": lambda values: values.abs().sum((0, 1)),
     "signed": lambda values: values.sum((0, 1)),
     "square": lambda values: values.square().sum((0, 1)),
+    "first abs": lambda values: SUMS["abs"](values[:, :1]),
+    "first square": lambda values: SUMS["square"](values[:, :1]),
 }
 
 
