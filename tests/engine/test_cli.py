@@ -126,7 +126,7 @@ def test_doctor(run, tiny_llama):
     assert findings["attnlrp"]["state"] == "ok"
     assert findings["downstream"]["state"] == "ok"
     assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
-    assert "--corpus PATH.txt" in findings["corpus wikitext2"]["found"]
+    assert "--corpus demo, PATH.txt" in findings["corpus wikitext2"]["found"]
 
 
 @pytest.mark.long
