@@ -276,15 +276,10 @@ def go_online(server: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
     for name, value in {
-        "ENDPOINT": server.address,
-        "HUGGINGFACE_CO_URL_TEMPLATE": template,
-        "HF_HUB_OFFLINE": False,
-        "HF_HUB_CACHE": str(home / "hub"),
-        "HF_ASSETS_CACHE": str(home / "assets"),
-        "HF_TOKEN_PATH": str(home / "token"),
-        "HF_HUB_ETAG_TIMEOUT": 1,
-        "HF_HUB_DOWNLOAD_TIMEOUT": 1,
-    }.items():
+            "ENDPOINT": server.address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
+            "HF_HUB_CACHE": str(home / "hub"), "HF_ASSETS_CACHE": str(home / "assets"),
+            "HF_TOKEN_PATH": str(home / "token"), "HF_HUB_ETAG_TIMEOUT": 1, "HF_HUB_DOWNLOAD_TIMEOUT": 1,
+    }.items():  # fmt: skip
         monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
     assert constants.HF_HUB_OFFLINE is False
 

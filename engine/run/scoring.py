@@ -291,7 +291,7 @@ def _size_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windo
 
 # Of a mean over tokens the sum over its parts, and the tokens of a window that are not in it.
 _OF_ACTIVATIONS: dict[str, Callable[[ActivationStatistics], tuple[float, int]]] = {
-    "wanda": lambda of: (sum(float(rms.square().sum()) for rms in of.input_rms), 0),
+    **dict.fromkeys(("wanda", "ria"), lambda of: (sum(float(rms.square().sum()) for rms in of.input_rms), 0)),
     "mean_activation": lambda of: (float(of.output_mean_abs.sum()), 1),
 }
 WINDOWS = 4  # the first calibration windows, which are read once more
@@ -301,7 +301,7 @@ TOO_MUCH = 0.2  # a share that is told; an even one is 1 / (tokens - 1)
 def first_position_shares(loaded: LoadedModel, plan: ScorePlan, progress: Progress | None = None) -> dict[str, float]:
     """Per selector that is a mean of relevances over tokens: the share of the sum over all rows and tokens that lies on
     the first position of a window, behind what stands before it. For mean_activation outputs stand in the place of
-    relevances, for wanda squares of inputs, of all T positions.
+    relevances, for wanda and ria squares of inputs, of all T positions.
 
     Of the T - 1 predicting positions of the first `WINDOWS` calibration windows, which are read once more. Empty where
     the plan skips positions, for windows of two tokens, and for models with routed experts."""

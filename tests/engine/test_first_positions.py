@@ -12,7 +12,11 @@ from engine.run.scoring import calibration_text, first_position_shares
 
 def plan(text: Path, **more: object) -> ScorePlan:
     return ScorePlan(
-        ("random", "wanda", "mean_activation", "grad_x_input", "fisher"), corpus=str(text), samples=6, length=16, **more
+        ("random", "wanda", "ria", "mean_activation", "grad_x_input", "fisher"),
+        corpus=str(text),
+        samples=6,
+        length=16,
+        **more,
     )
 
 
@@ -43,5 +47,6 @@ def test_the_share_is_that_of_plain_gradients(tiny_llama: LoadedModel, tiny_text
     for name, parts in (("wanda", [x.square() for x in read]), ("mean_activation", [h[:, :-1].abs() for h in said])):
         first, whole = (sum(one[:, :end].sum() for one in parts) for end in (1, None))
         assert shares[name] == pytest.approx(float(first / whole), rel=1e-4)
-    assert set(shares) == {"wanda", "mean_activation", "grad_x_input", "fisher"}
+    assert shares["ria"] == shares["wanda"]
+    assert set(shares) == {"wanda", "ria", "mean_activation", "grad_x_input", "fisher"}
     assert first_position_shares(tiny_llama, plan(tiny_text, skip_first=1)) == {}

@@ -71,7 +71,7 @@ def test_readme_says_what_parts_and_controls_cost() -> None:
     assert f"{told}shuffled it costs {' to '.join(cost['rank_randomised'])}." in " ".join(TEXT.split())
 
 
-def test_readme_says_what_the_model_says_and_can_do() -> None:
+def test_readme_says_what_the_model_says() -> None:
     replies = read_table(RESULTS, "sweep_replies").filter(prompt="What is the capital of France?")
     sweep = read_table(RESULTS, "sweep")
     lines = re.findall(r"^\| (none|(\w+)'s (lowest|highest) ([\d.]+)%) \| (.+) \| `(.+)` \|$", TEXT, re.MULTILINE)
@@ -81,15 +81,6 @@ def test_readme_says_what_the_model_says_and_can_do() -> None:
         near = (pl.col("rate") - float(share or 0) / 100).abs() < 1e-9
         assert f"{math.exp(sweep.filter(near, **order)['nll'][0]):.3g}" == perplexity
         assert replies.filter(near, **order)["reply"][0].strip().startswith(begins)
-    table = read_table(RESULTS, "downstream").filter(order="lerf")
-    means = table.group_by("selector", "rate", "task").agg(pl.col("accuracy").mean())
-    lines = re.findall(r"^\| ([\w ,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)
-    assert [title.partition(",")[0] for title, *_ in lines] == ["as it is", *FIRST, "magnitude", "random"]
-    for title, *shares in lines:
-        name, rate = ("fisher", 0.0) if title == "as it is" else (title.partition(",")[0], 0.1)
-        for task, share in zip(("plain_facts", "arithmetic", "continuation"), shares, strict=True):
-            (mean,) = means.filter(pl.col("rate") == rate, selector=name, task=task)["accuracy"]
-            assert float(share) == pytest.approx(mean, abs=0.0051), (title, task)
 
 
 def test_readme_says_what_hangs_on_the_protocol() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -14,7 +15,7 @@ from engine.run.scoring import read_scores
 from engine.stats.removal_order import removal_order
 from engine.studies.estimate_words import control_answers, removal_budgets, share_text
 from engine.studies.protocols.protocol_claims import flip_rate
-from precomputed import smollm2_dir
+from precomputed import gemma_dir, smollm2_dir
 
 RESULTS = smollm2_dir() / "results"
 VALIDITY = ("faithful", "sufficient", "partly", "not")
@@ -108,14 +109,20 @@ def test_readme_says_what_the_verdicts_rest_on() -> None:
         assert re.search(rf"{spearman}(, Jaccard| and) {jaccard}", text), name
 
 
-def test_readme_says_what_the_model_says_and_can_do() -> None:
+def test_readme_says_what_the_model_says() -> None:
     text = (smollm2_dir() / "README.md").read_text("utf-8")
     replies = read_table(RESULTS, "sweep_replies").filter(prompt="What is the capital of France?", order="lerf")
     for rate in (0.03, 0.1):
         (reply,) = replies.filter(pl.col("selector") == "fisher", (pl.col("rate") - rate).abs() < 1e-9)["reply"]
         assert re.search(rf"^\| fisher's lowest {rate:.0%} \| [\d.]+ \| `{re.escape(reply)}` \|$", text, re.MULTILINE)
-    table = read_table(RESULTS, "downstream").filter(order="lerf")
+
+
+@pytest.mark.parametrize("model", [smollm2_dir(), gemma_dir()], ids=lambda model: model.name)
+def test_readmes_say_what_the_models_can_do(model: Path) -> None:
+    """With the lowest 10% of the rows gone, on our own tasks."""
+    table = read_table(model / "results", "downstream").filter(order="lerf")
     means = table.group_by("selector", "rate", "task").agg(pl.col("accuracy").mean())
+    text = (model / "README.md").read_text("utf-8")
     lines = re.findall(r"^\| ([\w ,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
     assert len(lines) == 9
     for title, *shares in lines:
